@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
-use skt_checkpoint::checkpoint::agree::Resume;
+use skt_checkpoint::checkpoint::decide::Resume;
 use skt_checkpoint::client::{self, CheckpointError, Next, Options, Region, StoreKind};
 use skt_comm::{Comm, collect};
 use skt_store::codec::CodecKind;

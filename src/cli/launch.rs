@@ -15,7 +15,7 @@ use super::flags::{self, Flag, Flags};
 use super::run::{self, RunArgs};
 use super::{Cli, Command, hosts, machine, mistakes};
 use crate::report::output;
-use skt_checkpoint::checkpoint::agree::Resume;
+use skt_checkpoint::checkpoint::decide::Resume;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::heartbeat::DataLocation;
 use skt_config::launch::{LauncherChoice, RANKS_MAX, START, WATCH};

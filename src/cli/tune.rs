@@ -16,7 +16,7 @@ use super::protect::ProtectArgs;
 use super::run::{self, RunArgs, load_checked};
 use super::{convert, hosts};
 use crate::report::{OutputOptions, RunOutput, output};
-use skt_checkpoint::checkpoint::agree::Resume;
+use skt_checkpoint::checkpoint::decide::Resume;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_comm::mpi::MpiWorld;
 use skt_comm::{Comm, collect};

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use skt_checkpoint::checkpoint::agree::{OpeningPlan, Refusal, Resume};
+use skt_checkpoint::checkpoint::decide::{Refusal, Resume, StartPlan};
 use skt_checkpoint::checkpoint::group;
 use skt_checkpoint::checkpoint::hook::{Hook, NoHook, Step, StepPattern};
 use skt_checkpoint::checkpoint::methods::Method;
@@ -119,7 +119,7 @@ pub struct Ran {
 
 /// The work of a start.
 pub struct Work {
-    pub found: OpeningPlan,
+    pub found: StartPlan,
     pub resumed: bool,
     pub protection: Protection,
     /// Seconds of the run, and the first value that an observer received.

@@ -10,7 +10,7 @@ use crate::dice::{self, Dice};
 use crate::drill::{self, Cluster, Ended, Fault, When, Work, bits, settings, spec, undisturbed};
 use crate::rates_ranks::unequal;
 use crate::soak;
-use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
+use skt_checkpoint::checkpoint::decide::{Refusal, Resume};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_config::{Fact, Pmap, TestSpec};
 use skt_hpl::report::phases::clock_note;

@@ -9,7 +9,7 @@ use crate::ft_ranks::losses;
 use crate::mxp_system::mxp_base;
 use crate::rates_ranks::unequal;
 use crate::soak;
-use skt_checkpoint::checkpoint::agree::Refusal;
+use skt_checkpoint::checkpoint::decide::Refusal;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_config::{GemmPrecision, MxpMatrix, TestSpec};
 use skt_run::protect::{Overlap, Region, Settings};

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use crate::dice::Dice;
 use crate::drill::{Cluster, Ended, Fault, When, bits, settings, spec, undisturbed};
-use skt_checkpoint::checkpoint::agree::Refusal;
+use skt_checkpoint::checkpoint::decide::Refusal;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_run::protect::{Settings, segment_layout};
 use skt_store::codec::CodecKind;

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use nix::sys::signal::SigSet;
-use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::alike::{Difference, Setting, compare};
+use skt_checkpoint::checkpoint::decide::Resume;
 use skt_checkpoint::checkpoint::level::settings::Levels;
 use skt_checkpoint::checkpoint::level::{Reach, Writer};
 use skt_checkpoint::checkpoint::parameters::cut_value;

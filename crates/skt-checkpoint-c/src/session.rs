@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use mpi::ffi;
-use skt_checkpoint::checkpoint::agree::Surface;
+use skt_checkpoint::checkpoint::decide::Surface;
 use skt_checkpoint::client::{self, CheckpointError, Due, Next, Region, Saved};
 use skt_checkpoint::mover;
 use skt_comm::mpi::FailureWatch;
@@ -708,7 +708,7 @@ fn not_under_way(call: &str) -> Stop {
 
 #[cfg(test)]
 mod tests {
-    use skt_checkpoint::checkpoint::agree::Refusal;
+    use skt_checkpoint::checkpoint::decide::Refusal;
 
     use super::*;
 

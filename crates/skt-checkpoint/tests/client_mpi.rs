@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use mpi::traits::Communicator as _;
 use mpirun::mpirun;
-use skt_checkpoint::checkpoint::agree::Refusal;
+use skt_checkpoint::checkpoint::decide::Refusal;
 use skt_checkpoint::client::{CheckpointError, Next, Options, Region, on_mpi, open};
 use skt_comm::mpi::{MpiComm, MpiWorld};
 use skt_comm::{CommError, PageBuf};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use skt_checkpoint::checkpoint::agree::Resume;
+use skt_checkpoint::checkpoint::decide::Resume;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::time_limit::TimeLimit;
 use skt_solver::pgesv::abft::CheckEvery;

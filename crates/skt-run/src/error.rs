@@ -5,7 +5,7 @@ use std::fmt::Display;
 use skt_terms::exit::Exit;
 
 use crate::heartbeat;
-use skt_checkpoint::checkpoint::agree::Refusal;
+use skt_checkpoint::checkpoint::decide::Refusal;
 use skt_checkpoint::checkpoint::protocol::CheckpointError;
 use skt_comm::{Comm, CommError, collect};
 use skt_host::launcher_rank::{self, Alone};

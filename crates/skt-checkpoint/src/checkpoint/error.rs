@@ -4,7 +4,7 @@ use std::io;
 
 use skt_terms::units::counted;
 
-use super::agree::Refusal;
+use super::decide::Refusal;
 use super::header::SegmentId;
 use super::methods::Method;
 use skt_comm::CommError;

@@ -6,9 +6,9 @@
 //! application can use it. docs/protocol.md lists the states and explains why each loss is
 //! survived.
 
-pub mod agree;
 pub mod alike;
 mod config;
+pub mod decide;
 mod encode;
 mod encoding;
 mod error;
@@ -17,15 +17,15 @@ pub mod header;
 pub mod hook;
 pub mod level;
 pub mod methods;
-mod opening;
 pub mod parameters;
 pub mod protocol;
 pub mod record;
 mod refusal;
 mod schedule;
 mod segment;
+mod start;
 mod vault;
 
-pub(crate) use opening::take_hold;
 pub use protocol::{finish, recover};
 use skt_store::memory;
+pub(crate) use start::take_hold;

@@ -27,8 +27,8 @@ use std::time::Instant;
 use bytemuck::Pod;
 use skt_terms::exit::Exit;
 
-use crate::checkpoint::agree::Refusal;
 use crate::checkpoint::alike::{self, Setting};
+use crate::checkpoint::decide::Refusal;
 use crate::checkpoint::finish::FinishedRun;
 use crate::checkpoint::hook::{Hook, NoHook};
 use crate::checkpoint::level::LevelReport;
@@ -551,7 +551,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::checkpoint::agree::Resume;
+    use crate::checkpoint::decide::Resume;
     use crate::checkpoint::hook::{Step, Wait};
     use crate::checkpoint::level::ImagesEvery;
     use crate::checkpoint::level::folder::ImageFolder;

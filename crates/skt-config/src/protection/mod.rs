@@ -13,7 +13,7 @@ use skt_terms::choice::{OnLoss, Overlap, Region};
 pub use every::Every;
 pub use inject::{Inject, What};
 pub use read::{MAX_MEMBERS, read_domains};
-use skt_checkpoint::checkpoint::agree::Resume;
+use skt_checkpoint::checkpoint::decide::Resume;
 use skt_checkpoint::checkpoint::level::settings::Levels;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::checkpoint::protocol::MESSAGE_BYTES;

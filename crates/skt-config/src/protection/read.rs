@@ -10,7 +10,7 @@ use crate::checkpoint::SETTINGS;
 use crate::validate::parse_whole;
 use crate::value::{Form, Range, Written};
 use crate::{CheckpointDraft, ConfigError, Pin, RunSpec, Setting, TestSpec, ValueSource};
-use skt_checkpoint::checkpoint::agree::Resume;
+use skt_checkpoint::checkpoint::decide::Resume;
 use skt_checkpoint::checkpoint::group::PlacementError;
 use skt_checkpoint::checkpoint::level::settings::Levels;
 use skt_checkpoint::checkpoint::methods::Method;

@@ -8,7 +8,7 @@ use crate::protect::{
 };
 use crate::ptest::{self, TestRun};
 use crate::record::TestRecord;
-use skt_checkpoint::checkpoint::agree::OpeningPlan;
+use skt_checkpoint::checkpoint::decide::StartPlan;
 use skt_checkpoint::checkpoint::group::SharedDomain;
 use skt_checkpoint::checkpoint::level::Load;
 use skt_checkpoint::checkpoint::methods::Method;
@@ -64,7 +64,7 @@ pub(super) fn run_protected<'a>(
 }
 
 /// Prints on rank 0 which levels a start has given up.
-fn warn_of_levels(ranks: &Comm, settings: &Settings, found: &OpeningPlan, watcher: &mut Watcher) {
+fn warn_of_levels(ranks: &Comm, settings: &Settings, found: &StartPlan, watcher: &mut Watcher) {
     if ranks.rank() != 0 {
         return;
     }
@@ -88,7 +88,7 @@ fn image_lines(load: &Load, level: &str, epoch: u64) -> [String; 2] {
 }
 
 /// The line about what the loss of nodes would mean to a test with checksums.
-fn placement_line(test: &TestSpec, found: &OpeningPlan) -> String {
+fn placement_line(test: &TestSpec, found: &StartPlan) -> String {
     let many = if test.checksums == 1 { "rank" } else { "ranks" };
     let survives = format!("each process row survives the loss of {} {many}", test.checksums);
     if found.single_domain {
@@ -105,7 +105,7 @@ fn placement_line(test: &TestSpec, found: &OpeningPlan) -> String {
 
 /// The failure domain among several whose loss takes more ranks of a group than `parities`, in
 /// words.
-fn unsurvivable(parities: usize, found: &OpeningPlan) -> Option<String> {
+fn unsurvivable(parities: usize, found: &StartPlan) -> Option<String> {
     let shared = found.shared_domain.as_ref().filter(|_| !found.single_domain)?;
     let SharedDomain { name, ranks } = shared;
     (*ranks > parities).then(|| {
@@ -114,7 +114,7 @@ fn unsurvivable(parities: usize, found: &OpeningPlan) -> Option<String> {
 }
 
 /// The lines about what a start has found.
-fn opening_lines(guard: &Protected, found: &OpeningPlan) -> Vec<String> {
+fn opening_lines(guard: &Protected, found: &StartPlan) -> Vec<String> {
     let mut lines = Vec::new();
     if found.unusable > 0 {
         let why = if guard.is_resumed() {

@@ -2,7 +2,7 @@
 
 use crate::protect::{self, Every, GuessedRates, Outlook, Settings};
 use crate::tuning::TUNING;
-use skt_checkpoint::checkpoint::agree::Resume;
+use skt_checkpoint::checkpoint::decide::Resume;
 use skt_checkpoint::checkpoint::group::PlacementError;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_comm::{Comm, CommError, collect};

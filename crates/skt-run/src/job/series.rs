@@ -26,7 +26,7 @@ use crate::protect::{
 use crate::record::cores::CoreShares;
 use crate::record::{Counts, Samples, TestRecord};
 use crate::{grace, heartbeat};
-use skt_checkpoint::checkpoint::agree::Resume;
+use skt_checkpoint::checkpoint::decide::Resume;
 use skt_checkpoint::checkpoint::record::StartId;
 use skt_comm::{Comm, CommError, collect};
 use skt_config::{Pmap, RunSpec, TestSpec};

@@ -13,7 +13,7 @@ use crate::error::JobError;
 use crate::events::Silent;
 use crate::protect::{self, Outlook, Settings};
 use crate::record::TestRecord;
-use skt_checkpoint::checkpoint::agree::Resume;
+use skt_checkpoint::checkpoint::decide::Resume;
 use skt_comm::{Comm, collect};
 use skt_config::{RunSpec, TestSpec};
 use skt_health::environment::preflight::DoesNotFit;

@@ -4,7 +4,7 @@
 //! start which computed the data. A restart compares it before it computes.
 
 use serde::{Deserialize, Serialize};
-use skt_checkpoint::checkpoint::agree::Refusal;
+use skt_checkpoint::checkpoint::decide::Refusal;
 use skt_health::environment::library::{CalledBlas, LibraryId};
 use skt_solver::blas::library::BUILT_IN;
 

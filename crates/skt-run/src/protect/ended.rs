@@ -101,7 +101,7 @@ mod tests {
     use super::super::split::state_bytes;
     use super::super::{RankProcess, Settings, TestSegments, header_layout};
     use super::*;
-    use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
+    use skt_checkpoint::checkpoint::decide::{Refusal, Resume};
     use skt_checkpoint::checkpoint::hook::NoHook;
     use skt_checkpoint::checkpoint::protocol::{CheckpointError, Checkpointer, Opened};
     use skt_solver::comm::threads;

@@ -27,7 +27,7 @@ use crate::ptest::mxp::{Refined, RefinementGuard};
 use crate::ptest::refining::RefinementLeft;
 use crate::record::{Protection, Restart, Sample, Stall, TestRecord};
 use crate::tuning::TUNING;
-use skt_checkpoint::checkpoint::agree::OpeningPlan;
+use skt_checkpoint::checkpoint::decide::StartPlan;
 use skt_checkpoint::checkpoint::finish::FinishedRun;
 use skt_checkpoint::checkpoint::hook::Hook;
 use skt_checkpoint::checkpoint::level::{Load, StateSeconds, Writer};
@@ -155,7 +155,7 @@ pub type Done<'a> = FinishedRun<'a>;
 /// A test after it is opened. `T` protects it.
 pub enum Opened<'a, T> {
     /// There is work to do, from the data that earlier starts have left.
-    Ready(Box<T>, OpeningPlan),
+    Ready(Box<T>, StartPlan),
     /// An earlier start has finished the test.
     Done(Done<'a>),
 }

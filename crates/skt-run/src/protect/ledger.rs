@@ -17,7 +17,7 @@ use super::segments::sweep_tests;
 use super::{Settings, result};
 use crate::error::JobError;
 use crate::record::TestRecord;
-use skt_checkpoint::checkpoint::agree::Resume;
+use skt_checkpoint::checkpoint::decide::Resume;
 use skt_checkpoint::checkpoint::level::folder;
 use skt_checkpoint::checkpoint::record::StartId;
 use skt_comm::{Comm, CommError, collect};

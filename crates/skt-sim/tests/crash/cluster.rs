@@ -11,7 +11,7 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex};
 
-use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
+use skt_checkpoint::checkpoint::decide::{Refusal, Resume};
 use skt_checkpoint::checkpoint::finish::FinishedRun;
 use skt_checkpoint::checkpoint::header::{HeaderLayout, SegmentId};
 use skt_checkpoint::checkpoint::hook::{Hook, Step, StepName};

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
+use skt_checkpoint::checkpoint::decide::{Refusal, Resume};
 use skt_checkpoint::checkpoint::level::{Generation, Reach};
 use skt_checkpoint::checkpoint::methods::Method;
 

@@ -13,7 +13,7 @@ use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 
 use crate::cluster::{Cluster, Disturbance, Prediction, Setup, check_undisturbed, code, start};
-use skt_checkpoint::checkpoint::agree::Resume;
+use skt_checkpoint::checkpoint::decide::Resume;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_sim::fibers::{Kill, Linger};
 use skt_store::layout::RegionShape;

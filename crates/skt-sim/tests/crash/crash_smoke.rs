@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use skt_checkpoint::checkpoint::agree::Refusal;
+use skt_checkpoint::checkpoint::decide::Refusal;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_sim::fibers::Kill;
 use skt_store::layout::RegionShape;

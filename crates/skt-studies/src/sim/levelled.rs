@@ -147,7 +147,7 @@ impl Job for LevelledJob {
 
 /// The images of a level.
 #[derive(Debug, Clone, Default)]
-struct Shelf {
+struct Images {
     /// Seconds of work held by the newest image that can be restored.
     whole: Option<f64>,
     /// Seconds of work held by the image that is being written, and when that is done.
@@ -164,15 +164,15 @@ struct LevelledRun<'a> {
     work: f64,
     /// Seconds of work held by the checkpoint in memory.
     saved: f64,
-    shelves: Vec<Shelf>,
+    images: Vec<Images>,
     outcome: RunOutcome,
 }
 
 impl<'a> LevelledRun<'a> {
     fn new(job: &'a LevelledJob, failures: &'a mut FailureSource) -> Self {
         let outcome = RunOutcome::begun();
-        let shelves = vec![Shelf::default(); job.images.len()];
-        Self { job, failures, now: 0.0, work: 0.0, saved: 0.0, shelves, outcome }
+        let images = vec![Images::default(); job.images.len()];
+        Self { job, failures, now: 0.0, work: 0.0, saved: 0.0, images, outcome }
     }
 
     fn run(mut self) -> RunOutcome {
@@ -207,7 +207,7 @@ impl<'a> LevelledRun<'a> {
         self.saved = target;
         self.outcome.checkpoints += 1;
         let ended = self.now;
-        for number in 0..self.shelves.len() {
+        for number in 0..self.images.len() {
             self.image(number, ended)?;
         }
         Ok(())
@@ -215,15 +215,15 @@ impl<'a> LevelledRun<'a> {
 
     /// Begins an image of the checkpoint that ended at `ended`, if one is due.
     fn image(&mut self, number: usize, ended: f64) -> Result<(), Failure> {
-        let (level, shelf) = (&self.job.images[number], &mut self.shelves[number]);
-        shelf.complete(ended);
-        let since = shelf.since.map(|count| count + 1);
-        shelf.since = since;
+        let (level, images) = (&self.job.images[number], &mut self.images[number]);
+        images.complete(ended);
+        let since = images.since.map(|count| count + 1);
+        images.since = since;
         if since.is_some_and(|count| count < level.every) {
             return Ok(());
         }
-        shelf.since = Some(0);
-        shelf.under_way = Some((self.saved, ended + level.write_seconds));
+        images.since = Some(0);
+        images.under_way = Some((self.saved, ended + level.write_seconds));
         self.pass(level.cost_seconds)
     }
 
@@ -235,7 +235,7 @@ impl<'a> LevelledRun<'a> {
     /// Passes the outage after `failure`, with all failures that strike during it, and restarts.
     fn roll_back(&mut self, failure: Failure) {
         let began = self.now;
-        self.shelves.iter_mut().for_each(|shelf| shelf.end(began));
+        self.images.iter_mut().for_each(|images| images.end(began));
         let mut needs = self.job.needs(failure.node);
         self.outcome.failures += 1;
         while let Err(next) = self.pass(self.job.outage_seconds(needs)) {
@@ -256,9 +256,9 @@ impl<'a> LevelledRun<'a> {
 
     /// Continues from the newest image on level `needs` or above.
     fn restore(&mut self, needs: usize) {
-        let (lost, left) = self.shelves.split_at_mut(needs - 1);
-        lost.iter_mut().for_each(|shelf| shelf.whole = None);
-        let newest = left.iter().filter_map(|shelf| shelf.whole).max_by(f64::total_cmp);
+        let (lost, left) = self.images.split_at_mut(needs - 1);
+        lost.iter_mut().for_each(|images| images.whole = None);
+        let newest = left.iter().filter_map(|images| images.whole).max_by(f64::total_cmp);
         if newest.is_none() {
             self.outcome.data_losses += 1;
         }
@@ -266,7 +266,7 @@ impl<'a> LevelledRun<'a> {
     }
 }
 
-impl Shelf {
+impl Images {
     /// Makes an image that is done by `now` restorable.
     fn complete(&mut self, now: f64) {
         if let Some((work, _)) = self.under_way.take_if(|(_, done)| *done <= now) {

@@ -1,5 +1,5 @@
 //! The choice of images for a restart that cannot resume from memory: a pure function of what all
-//! processes see, like [`decide`](super::super::agree::decide), and by the same rules.
+//! processes see, like [`decide`](super::super::decide::decide), and by the same rules.
 //!
 //! The images of all ranks that one start wrote at one epoch are a *generation*: one history of the
 //! run. Images of different generations are never mixed. A generation can be restored if each group
@@ -7,10 +7,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::agree::found::{Content, FoundSegment};
-use super::super::agree::offer::Offer;
-use super::super::agree::plan::{OpeningPlan, Rules};
-use super::super::agree::resume::resume;
+use super::super::decide::found::{Content, FoundSegment};
+use super::super::decide::offer::Offer;
+use super::super::decide::plan::{Rules, StartPlan};
+use super::super::decide::resume::resume;
 use super::super::header::SegmentId;
 use super::super::record::Holds;
 use super::super::refusal::Refusal;
@@ -61,7 +61,7 @@ pub(crate) fn from_images(
     rules: &Rules,
     restorable: &[Restorable],
     why: &str,
-) -> Option<OpeningPlan> {
+) -> Option<StartPlan> {
     let newest = |level: &usize| restorable[*level].generations.first().copied();
     let with_any = (0..rules.config.levels.len()).filter(|level| newest(level).is_some());
     let level = with_any.rev().max_by_key(newest)?;
@@ -151,7 +151,7 @@ fn restore(
     rules: &Rules,
     level: usize,
     generation: Generation,
-) -> Result<OpeningPlan, Refusal> {
+) -> Result<StartPlan, Refusal> {
     let as_segment = |image: &FoundImage| FoundSegment {
         id: SegmentId { rank: image.id.rank, start: generation.start.number },
         content: image.content.clone(),

@@ -2,7 +2,7 @@
 
 use std::io::Result as IoResult;
 
-use super::super::agree::{Obstacle, Refusal};
+use super::super::decide::{Obstacle, Refusal};
 use super::Reach;
 use super::folder::{FolderOwner, ImageFolder, ImageJob};
 use super::settings::{LevelSettings, Levels};

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::super::agree::Content;
+use super::super::decide::Content;
 use super::super::header::{HeaderLayout, Identity};
 use super::super::parameters::{Parameters, differences};
 use super::Level;

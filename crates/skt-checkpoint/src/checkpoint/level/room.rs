@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::agree::{OpeningPlan, Refusal};
+use super::super::decide::{Refusal, StartPlan};
 use super::super::error::Result;
 use super::disk::{FileId, Slot};
 use super::probe::Seen;
@@ -40,7 +40,7 @@ pub(crate) fn slots_with_room(
     (rank, node, host): (usize, &str, &str),
     image_bytes: u64,
     align_bytes: u64,
-    plan: &OpeningPlan,
+    plan: &StartPlan,
 ) -> Result<(Vec<Slot>, Vec<Option<Refusal>>)> {
     let (mut slots, mut lacking) = (Vec::new(), Vec::new());
     let levels = levels.iter().zip(&plan.restorable);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::agree::found::Content;
+use super::super::decide::found::Content;
 use super::super::refusal::Refusal;
 use super::disk::{Generation, ImageId};
 

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use super::checkpointer::Checkpointer;
 use super::recover::Recovered;
-use crate::checkpoint::agree::Refusal;
+use crate::checkpoint::decide::Refusal;
 use crate::checkpoint::error::Result;
 use crate::checkpoint::hook::{Step, StepName};
 use crate::checkpoint::level::{Generation, Restorable};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::checkpoint::agree::OpeningPlan;
 use crate::checkpoint::config::Config;
+use crate::checkpoint::decide::StartPlan;
 use crate::checkpoint::encoding::Encoding;
 use crate::checkpoint::error::{CheckpointError, Result};
 use crate::checkpoint::hook::{Hook, Step, StepName};
@@ -27,7 +27,7 @@ pub struct Checkpointer<'n> {
     pub(super) rotten: Vec<Rotten>,
     /// The largest progress that an earlier start has noted in a segment of this process's node.
     pub(super) earlier_progress: u64,
-    pub(super) plan: OpeningPlan,
+    pub(super) plan: StartPlan,
     /// How this rank's group computes parities.
     pub(super) encoding: Encoding,
     /// The epoch that is being taken, if any.
@@ -43,7 +43,7 @@ impl<'n> Checkpointer<'n> {
     }
 
     /// What this start resumes from.
-    pub fn found(&self) -> &OpeningPlan {
+    pub fn found(&self) -> &StartPlan {
         &self.plan
     }
 
@@ -112,12 +112,12 @@ impl<'n> Checkpointer<'n> {
 impl<'n> Checkpointer<'n> {
     /// What each level has done on this rank.
     pub fn level_reports(&self) -> Vec<LevelReport> {
-        self.images.shelves.reports()
+        self.images.rank_images.reports()
     }
 
     /// Makes images of the next epoch due on all levels. Rank 0 decides.
     pub fn make_images_due(&mut self) {
-        self.images.shelves.make_all_due();
+        self.images.rank_images.make_all_due();
     }
 
     /// Seconds that the images of one epoch take this rank, judging by those that it has written or
@@ -195,7 +195,7 @@ impl<'n> Checkpointer<'n> {
         self.segment.step(Step::new(StepName::Barrier, epoch))?;
         self.segment.vault.order();
         let start = Instant::now();
-        if self.images.shelves.is_empty() {
+        if self.images.rank_images.is_empty() {
             self.job.barrier()?
         } else {
             self.images.barrier(&self.job, &mut self.segment)?

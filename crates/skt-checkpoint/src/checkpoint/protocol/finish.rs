@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use super::checkpointer::Checkpointer;
-use crate::checkpoint::agree::Finished;
+use crate::checkpoint::decide::Finished;
 use crate::checkpoint::error::{CheckpointError, Result, memory_error};
 use crate::checkpoint::header::SegmentId;
 use crate::checkpoint::hook::{Hook, Step, StepName};
@@ -17,9 +17,9 @@ use crate::checkpoint::level::Level;
 use crate::checkpoint::level::failed::level_error;
 use crate::checkpoint::memory::{Hold, Memory};
 use crate::checkpoint::methods::Method;
-use crate::checkpoint::opening::Opening;
 use crate::checkpoint::record::StartId;
 use crate::checkpoint::segment::SegmentParts;
+use crate::checkpoint::start::Start;
 use crate::checkpoint::vault::{Backing, Vault};
 use skt_comm::Comm;
 use skt_comm::collect::{all_reduce, broadcast_bytes};
@@ -76,16 +76,16 @@ impl<'n> FinishedRun<'n> {
     /// it. Collective.
     pub(super) fn found(
         comm: &Comm,
-        mut opening: Opening<'n>,
+        mut start: Start<'n>,
         chunk_bytes: usize,
         finished: Finished,
     ) -> Result<Self> {
         let Finished { epoch, result, left, mark, discard, keep, .. } = finished;
         let process = comm.rank();
-        let segments = opening.take(comm, &mark[process])?;
-        opening.discard(&discard[process], epoch)?;
+        let segments = start.take(comm, &mark[process])?;
+        start.discard(&discard[process], epoch)?;
         let comm = comm.split(Some(0), process as u32)?.expect("a colour");
-        let Opening { memory, header, hook, lock, levels, .. } = opening;
+        let Start { memory, header, hook, lock, levels, .. } = start;
         for segment in segments {
             let mut vault = Vault::new(Backing::Lasting(segment), hook.clone(), chunk_bytes);
             let record = header.decode_record(vault.bytes(0..header.bytes()));

@@ -3,16 +3,16 @@
 use std::mem;
 
 use super::checkpointer::Checkpointer;
-use crate::checkpoint::agree::OpeningPlan;
 use crate::checkpoint::config::Config;
+use crate::checkpoint::decide::StartPlan;
 use crate::checkpoint::encoding::Encoding;
 use crate::checkpoint::error::{CheckpointError, Result};
 use crate::checkpoint::hook::{Step, StepName};
 use crate::checkpoint::level::room::slots_with_room;
 use crate::checkpoint::level::{ImageLayout, Images, Slot};
 use crate::checkpoint::memory::OpenSegment;
-use crate::checkpoint::opening::Opening;
 use crate::checkpoint::segment::OwnSegment;
+use crate::checkpoint::start::Start;
 use skt_comm::Comm;
 use skt_comm::collect::roll_call;
 use skt_store::codec::{Codec, CodecError};
@@ -23,20 +23,20 @@ impl<'n> Checkpointer<'n> {
     /// job into groups. The rank's images go to the `slots` of the levels. Collective.
     pub(super) fn create(
         comm: &Comm,
-        mut opening: Opening<'n>,
+        mut start: Start<'n>,
         segment: Option<OpenSegment>,
-        plan: OpeningPlan,
+        plan: StartPlan,
         config: Config,
         shapes: &[RegionShape],
         slots: &[Slot],
     ) -> Result<Self> {
         let rank = plan.ranks[comm.rank()];
         let (group, members) = plan.group_of(rank);
-        let (layout, code) = laid_out(&config, opening.header.bytes(), shapes, members.len())?;
-        let images = Images::start(comm, &opening, &plan, &config, slots)?;
-        let rotten = mem::take(&mut opening.rotten);
-        let earlier_progress = opening.progress;
-        let segment = OwnSegment::create(opening, segment, comm.rank(), &plan, &config, layout)?;
+        let (layout, code) = laid_out(&config, start.header.bytes(), shapes, members.len())?;
+        let images = Images::start(comm, &start, &plan, &config, slots)?;
+        let rotten = mem::take(&mut start.rotten);
+        let earlier_progress = start.progress;
+        let segment = OwnSegment::create(start, segment, comm.rank(), &plan, &config, layout)?;
         let group_comm = comm.split(Some(group as u32), rank as u32)?.expect("a colour");
         let job = comm.split(Some(0), rank as u32)?.expect("a colour");
         Ok(Self {
@@ -68,8 +68,8 @@ impl<'n> Checkpointer<'n> {
 /// nothing to resume from and the level may have images.
 pub(super) fn slots_of_levels(
     comm: &Comm,
-    opening: &Opening,
-    plan: &mut OpeningPlan,
+    start: &Start,
+    plan: &mut StartPlan,
     config: &Config,
     shapes: &[RegionShape],
 ) -> Result<Vec<Slot>> {
@@ -78,13 +78,13 @@ pub(super) fn slots_of_levels(
     }
     let rank = plan.ranks[comm.rank()];
     let (_, members) = plan.group_of(rank);
-    let (layout, _) = laid_out(config, opening.header.bytes(), shapes, members.len())?;
+    let (layout, _) = laid_out(config, start.header.bytes(), shapes, members.len())?;
     let image = ImageLayout::new(&layout, config.method, 0, config.abft_image_bytes);
     let bytes = image.image_bytes(layout.header_bytes);
     let align_bytes = config.image_align_bytes;
     let place = (rank, &config.node[..], &config.host[..]);
     let (slots, lacking) =
-        slots_with_room(comm, &config.levels, &opening.seen, place, bytes, align_bytes, plan)?;
+        slots_with_room(comm, &config.levels, &start.seen, place, bytes, align_bytes, plan)?;
     for (given_up, lacking) in plan.given_up.iter_mut().zip(lacking) {
         match lacking {
             Some(refusal) if plan.epoch == 0 && !config.nothing_hidden => {

@@ -29,18 +29,18 @@ mod verify;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::agree::{Decision, Refusal, Resume};
 use super::alike;
 pub use super::config::{Config, MESSAGE_BYTES};
+use super::decide::{Decision, Refusal, Resume};
 pub use super::error::{CheckpointError, Result};
 use super::hook::{Hook, Step, StepName};
 use super::level::Rotten;
 pub use super::memory::{Hold, Memory, OpenSegment};
 use super::methods::Method;
-use super::opening::Opening;
 use super::schedule::UnderWay;
 pub use super::schedule::{Polled, Stats};
 use super::segment::Loaded;
+use super::start::Start;
 pub use checkpointer::Checkpointer;
 use finish::FinishedRun;
 use joining::slots_of_levels;
@@ -102,34 +102,34 @@ impl<'n> Checkpointer<'n> {
         let is_lasting = config.method != Method::None;
 
         // 1 lock, agree: nothing changes, and what all have decided still holds.
-        let (mut opening, decision) =
-            Opening::agree(comm, memory, &config, parameters, hook, lock, rotten)?;
+        let (mut start, decision) =
+            Start::decide(comm, memory, &config, parameters, hook, lock, rotten)?;
         let mut plan = match decision {
             Decision::Work(plan) => plan,
             Decision::Finished(finished) => {
-                let run = FinishedRun::found(comm, opening, config.chunk_bytes, finished)?;
+                let run = FinishedRun::found(comm, start, config.chunk_bytes, finished)?;
                 return Ok(Opened::Finished(run));
             }
         };
         let process = comm.rank();
-        let segment = opening.take(comm, plan.attach[process].as_slice())?.pop();
-        let slots = slots_of_levels(comm, &opening, &mut plan, &config, shapes)?;
+        let segment = start.take(comm, plan.attach[process].as_slice())?.pop();
+        let slots = slots_of_levels(comm, &start, &mut plan, &config, shapes)?;
 
         // From here on a restart passes over checkpoints newer than a chosen one.
-        opening.note_choice(comm, &plan)?;
+        start.note_choice(comm, &plan)?;
 
         // 2 discard: room is freed on all nodes before anything new is created there.
         let mut wait = Announced::begin("all ranks to remove what cannot be used");
-        opening.discard(&plan.discard[process], plan.epoch)?;
+        start.discard(&plan.discard[process], plan.epoch)?;
         if config.resume == Resume::Never {
-            opening.discard_all_images(&plan)?;
+            start.discard_all_images(&plan)?;
         }
         roll_call(comm)?;
         wait.update("all ranks to create their segments");
 
         // 3 create, join: nothing that a later start could need changes.
         let is_new = segment.is_none();
-        let mut this = Self::create(comm, opening, segment, plan, config, shapes, &slots)?;
+        let mut this = Self::create(comm, start, segment, plan, config, shapes, &slots)?;
         if is_lasting {
             this.segment.join(&this.plan, is_new)?;
             this.joined()?;

@@ -2,7 +2,7 @@
 
 use super::Opened;
 use super::checkpointer::Checkpointer;
-use crate::checkpoint::agree::Refusal;
+use crate::checkpoint::decide::Refusal;
 use crate::checkpoint::error::Result;
 use crate::checkpoint::level::{EpochSource, Generation, ImageId, Load, Rotten};
 use crate::checkpoint::methods::Method;
@@ -56,7 +56,7 @@ impl<'n> Checkpointer<'n> {
     /// Makes images due at once if this start resumes from images that have rotted in part.
     pub(super) fn follow_images_at_once(&mut self) {
         if let Some(load) = &self.plan.load {
-            self.images.shelves.make_due(load.level);
+            self.images.rank_images.make_due(load.level);
         }
     }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::checkpointer::Checkpointer;
-use crate::checkpoint::agree::{Damage, Refusal};
+use crate::checkpoint::decide::{Damage, Refusal};
 use crate::checkpoint::encoding::Damaged;
 use crate::checkpoint::error::Result;
 use crate::checkpoint::hook::{Step, StepName};

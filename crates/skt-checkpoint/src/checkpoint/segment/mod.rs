@@ -11,16 +11,16 @@ use std::time::Instant;
 pub(super) use damage::{DamagedCell, Findings};
 pub(super) use image::Loaded;
 
-use super::agree::OpeningPlan;
 use super::config::Config;
+use super::decide::StartPlan;
 use super::error::Result;
 use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Hook, Step, StepName};
 use super::memory::{Hold, Memory, OpenSegment};
 use super::methods::Method;
-use super::opening::Opening;
 use super::record::Record;
 use super::schedule::Stats;
+use super::start::Start;
 use super::vault::{Backing, Vault};
 use skt_comm::Result as CommResult;
 use skt_store::layout::{Active, RegionAreas, SegmentLayout};
@@ -59,18 +59,18 @@ impl<'n> OwnSegment<'n> {
     /// The segment of process `process`: `taken` if it has taken one over, else a new one. The
     /// record is that of a new one until the segment joins a start.
     pub(crate) fn create(
-        mut opening: Opening<'n>,
+        mut start: Start<'n>,
         taken: Option<OpenSegment>,
         process: usize,
-        plan: &OpeningPlan,
+        plan: &StartPlan,
         config: &Config,
         layout: SegmentLayout,
     ) -> Result<Self> {
         let (rank, method) = (plan.ranks[process], config.method);
         let (group, members) = plan.group_of(rank);
         let id = plan.attach[process].unwrap_or(SegmentId { rank, start: plan.start.number });
-        let backing = opening.backing(method, taken, id, layout.bytes, plan.epoch)?;
-        let Opening { memory, header, hook, lock, fingerprint, parameters, .. } = opening;
+        let backing = start.backing(method, taken, id, layout.bytes, plan.epoch)?;
+        let Start { memory, header, hook, lock, fingerprint, parameters, .. } = start;
         let vault = Vault::new(backing, hook, config.chunk_bytes);
         let identity = Identity {
             run_id: config.run_id.clone(),
@@ -204,7 +204,7 @@ impl<'n> OwnSegment<'n> {
 /// Transitions of the record, each written at the step of the same name.
 impl<'n> OwnSegment<'n> {
     /// Joins this start; nothing that a later start could need has changed yet.
-    pub(crate) fn join(&mut self, plan: &OpeningPlan, is_new: bool) -> Result<()> {
+    pub(crate) fn join(&mut self, plan: &StartPlan, is_new: bool) -> Result<()> {
         let step = Step::new(StepName::Join, plan.epoch);
         if !is_new {
             let header = self.vault.bytes(0..self.header.bytes());
@@ -227,8 +227,8 @@ impl<'n> OwnSegment<'n> {
 
     /// Follows the decision of this start, which all segments have joined. Afterwards a segment
     /// that has not joined it is stale.
-    pub(crate) fn confirm(&mut self, plan: &OpeningPlan) -> Result<()> {
-        let (method, OpeningPlan { start, epoch, state, load, .. }) = (self.method, plan);
+    pub(crate) fn confirm(&mut self, plan: &StartPlan) -> Result<()> {
+        let (method, StartPlan { start, epoch, state, load, .. }) = (self.method, plan);
         let step = Step::new(StepName::Confirm, *epoch);
         // COMMIT(e) comes before the flush: otherwise a second death would find B incomplete and no
         // record that (A, D) counts.

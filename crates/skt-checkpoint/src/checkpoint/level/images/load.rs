@@ -7,7 +7,7 @@ use super::super::failed::remove_images;
 use super::super::format::{ImageLayout, Seal, SealState, read_seal};
 use super::super::source::Restorable;
 use super::{Images, Level};
-use crate::checkpoint::agree::plan::{Note, OpeningPlan};
+use crate::checkpoint::decide::plan::{Note, StartPlan};
 use crate::checkpoint::error::{CheckpointError, Result};
 use crate::checkpoint::header::HeaderLayout;
 use crate::checkpoint::hook::{Step, StepName};
@@ -86,9 +86,9 @@ impl Images {
     pub(crate) fn discard_superfluous(
         &mut self,
         segment: &OwnSegment,
-        plan: &OpeningPlan,
+        plan: &StartPlan,
     ) -> Result<()> {
-        let OpeningPlan { restorable, sealed, epoch, note, .. } = plan;
+        let StartPlan { restorable, sealed, epoch, note, .. } = plan;
         let step = Step::new(StepName::Discard, *epoch);
         for (number, files) in mem::take(&mut self.seen_files).iter().enumerate() {
             let level = &self.levels[number];
@@ -96,7 +96,7 @@ impl Images {
                 unneeded(level, files, &restorable[number], &sealed[number], note.as_deref());
             match remove_images(level, &files, &|| segment.step(step)) {
                 Err(CheckpointError::Level { source, .. }) => {
-                    self.shelves.fail(number, source.to_string());
+                    self.rank_images.fail(number, source.to_string());
                 }
                 removed => removed?,
             }

@@ -6,19 +6,19 @@ mod load;
 
 use std::time::Instant;
 
-use super::super::agree::OpeningPlan;
 use super::super::config::Config;
+use super::super::decide::StartPlan;
 use super::super::error::Result;
 use super::super::hook::Hook;
 
-use super::super::opening::Opening;
 use super::super::segment::OwnSegment;
+use super::super::start::Start;
 use super::disk::{FileId, Slot};
 use super::failed::level_error;
 use super::format::ImageLayout;
 use super::helper::{Free, Helper};
 use super::probe::Seen;
-use super::shelf::{LevelReport, Shelves, Vote};
+use super::rank_images::{LevelReport, RankImages, Vote};
 use super::source::{FoundImage, Restorable};
 use super::writing::{Sealed, Writing};
 use super::{Level, MAX_LEVELS};
@@ -32,7 +32,7 @@ pub(crate) struct Images {
     piece_bytes: usize,
     helper: Helper,
     /// What is known of the images of this rank.
-    pub shelves: Shelves,
+    pub rank_images: RankImages,
     /// The files of images that this process manages, by level.
     seen_files: Vec<Vec<FileId>>,
 }
@@ -41,18 +41,18 @@ impl Images {
     /// Starts the writer of this rank's images, which go to the `slots` of the levels. Collective.
     pub(crate) fn start(
         comm: &Comm,
-        opening: &Opening,
-        plan: &OpeningPlan,
+        start: &Start,
+        plan: &StartPlan,
         config: &Config,
         slots: &[Slot],
     ) -> Result<Self> {
-        let (levels, seen, rank) = (&config.levels, &opening.seen, plan.ranks[comm.rank()]);
+        let (levels, seen, rank) = (&config.levels, &start.seen, plan.ranks[comm.rank()]);
         let is_own = |file: &&FileId| file.ranks.contains(rank);
         let own = seen.iter().map(|seen| seen.listed.iter().filter(is_own).copied().collect());
         let kept = |(all, level): (&Restorable, &Level)| all.continued(level.keep);
         let kept: Vec<_> = plan.restorable.iter().zip(levels).map(kept).collect();
         let newest_seconds = newest_seconds(comm, config, plan, seen)?;
-        let mut shelves = Shelves::new(
+        let mut rank_images = RankImages::new(
             plan.start,
             levels,
             slots,
@@ -68,7 +68,7 @@ impl Images {
             restorable.is_lacking || restorable.chosen.is_some()
         };
         let lacking = (0..levels.len()).filter(is_lacking);
-        lacking.for_each(|level| shelves.make_due(level));
+        lacking.for_each(|level| rank_images.make_due(level));
         let helper = match levels.first() {
             None => Helper::None,
             Some(first) => {
@@ -80,8 +80,8 @@ impl Images {
             levels: levels.clone(),
             piece_bytes: config.image_piece_bytes,
             helper,
-            shelves,
-            seen_files: opening.seen_files(plan),
+            rank_images,
+            seen_files: start.seen_files(plan),
         })
     }
 
@@ -89,16 +89,16 @@ impl Images {
     /// is writing in this start; 0 if there are none.
     pub(crate) fn seconds(&mut self) -> f64 {
         if let Some(written) = self.helper.done() {
-            self.shelves.note(written, 0.0);
+            self.rank_images.note(written, 0.0);
         }
-        self.shelves.seconds_of_images()
+        self.rank_images.seconds_of_images()
     }
 
     /// Waits for the images that are being written, on all ranks.
     fn wait(&mut self, job: &Comm, segment: &mut OwnSegment) -> Result<()> {
         let (start, hook) = (Instant::now(), segment.vault.hook());
         let (written, _free) = self.helper.take_back(false, &*hook);
-        self.shelves.note(written, start.elapsed().as_secs_f64());
+        self.rank_images.note(written, start.elapsed().as_secs_f64());
         self.barrier(job, segment)
     }
 
@@ -106,18 +106,18 @@ impl Images {
     /// room before. Returns, level by level, whether those of the newest epoch are complete on all
     /// ranks. Collective.
     pub(crate) fn finish(&mut self, job: &Comm, segment: &mut OwnSegment) -> Result<Vec<bool>> {
-        if self.shelves.is_empty() {
+        if self.rank_images.is_empty() {
             return Ok(Vec::new());
         }
         self.wait(job, segment)?;
         let newest = segment.record().committed();
-        let put_off = self.shelves.put_off();
+        let put_off = self.rank_images.put_off();
         if put_off != 0 {
             self.write(segment, newest, put_off);
             self.wait(job, segment)?;
         }
         let is_whole = |report: LevelReport| report.complete_epoch == newest && newest > 0;
-        Ok(self.shelves.reports().into_iter().map(is_whole).collect())
+        Ok(self.rank_images.reports().into_iter().map(is_whole).collect())
     }
 
     /// Does one operation on an image, if this rank writes its images itself.
@@ -132,10 +132,10 @@ impl Images {
     /// The levels that need an image now, one bit each, as rank 0 sees it; warns of intervals that
     /// are longer than the user asks for.
     fn due(&mut self) -> u8 {
-        for why in self.shelves.new_warnings() {
+        for why in self.rank_images.new_warnings() {
             messages::print(format_args!("warning: {why}"));
         }
-        self.shelves.due()
+        self.rank_images.due()
     }
 
     pub(crate) fn give_up(&mut self, hook: &dyn Hook) {
@@ -150,21 +150,25 @@ impl Images {
     /// [`Self::take_back`] for a rank that has waited for the images since `start`.
     pub(crate) fn take_back_since(&mut self, start: Instant, hook: &dyn Hook) -> Free {
         let (written, free) = self.helper.take_back(false, hook);
-        self.shelves.note(written, start.elapsed().as_secs_f64());
+        self.rank_images.note(written, start.elapsed().as_secs_f64());
         free
     }
 
     /// [`Self::take_back`], unless the images are of the epoch before `epoch`, whose bytes
     /// may stay lent.
     pub(crate) fn take_back_before(&mut self, epoch: u64, hook: &dyn Hook) -> Free {
-        if self.shelves.writing() + 1 == epoch { self.helper.leave() } else { self.take_back(hook) }
+        if self.rank_images.writing() + 1 == epoch {
+            self.helper.leave()
+        } else {
+            self.take_back(hook)
+        }
     }
 
     /// Starts writing images of `epoch` on the levels that are `due`. The epoch is stamped: nothing
     /// of it changes before it is taken back. With method `abft`, nothing of the rank's data
     /// changes.
     pub(crate) fn write(&mut self, segment: &mut OwnSegment, epoch: u64, due: u8) {
-        if self.shelves.is_empty() {
+        if self.rank_images.is_empty() {
             return;
         }
         segment.record().assert_settled();
@@ -178,7 +182,7 @@ impl Images {
             let seal = segment.seal(body_bytes, body_sum);
             Sealed { seal, places: places.clone(), body_bytes }
         };
-        let images = self.shelves.new_images(due, epoch, &sealed);
+        let images = self.rank_images.new_images(due, epoch, &sealed);
         if images.is_empty() {
             return;
         }
@@ -192,10 +196,10 @@ impl Images {
 
     /// The job-wide barrier, at which ranks exchange the state of their images. Collective.
     pub(crate) fn barrier(&mut self, job: &Comm, segment: &mut OwnSegment) -> Result<()> {
-        let mut votes = self.shelves.votes();
+        let mut votes = self.rank_images.votes();
         all_reduce(job, &mut votes, Vote::and)?;
-        self.shelves.count_votes(&votes);
-        if self.shelves.has_complete_images() {
+        self.rank_images.count_votes(&votes);
+        if self.rank_images.has_complete_images() {
             segment.forget_rotten_images();
         }
         Ok(())
@@ -205,9 +209,9 @@ impl Images {
     /// levels.
     pub(crate) fn append_due(&mut self, job: &Comm, state: &mut Vec<u8>) {
         const { assert!(MAX_LEVELS <= u8::BITS as usize) };
-        if !self.shelves.is_empty() {
+        if !self.rank_images.is_empty() {
             let due = if job.rank() == 0 {
-                self.shelves.note_saved_state(state);
+                self.rank_images.note_saved_state(state);
                 self.due()
             } else {
                 // That of rank 0 counts.
@@ -220,7 +224,7 @@ impl Images {
     /// Removes the byte that [`Self::append_due`] has added to the state, and returns it; 0 without
     /// levels.
     pub(crate) fn split_off_due(&self, state: &mut Vec<u8>) -> u8 {
-        if self.shelves.is_empty() { 0 } else { state.pop().expect("rank 0 has appended it") }
+        if self.rank_images.is_empty() { 0 } else { state.pop().expect("rank 0 has appended it") }
     }
 }
 
@@ -229,7 +233,7 @@ impl Images {
 fn newest_seconds(
     comm: &Comm,
     config: &Config,
-    plan: &OpeningPlan,
+    plan: &StartPlan,
     seen: &[Seen],
 ) -> Result<Vec<f64>> {
     let of_level = |(seen, restorable): (&Seen, &Restorable)| {

@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use super::agree::{
-    Content, Decision, Finished, FoundSegment, Obstacle, Offer, OpeningPlan, Refusal, Rules, decide,
-};
 use super::config::Config;
+use super::decide::{
+    Content, Decision, Finished, FoundSegment, Obstacle, Offer, Refusal, Rules, StartPlan, decide,
+};
 use super::error::{CheckpointError, Result, memory_error};
 use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Hook, Step, StepName};
@@ -37,7 +37,7 @@ use skt_terms::units;
 const IDENTITY_BYTES_MAX: usize = 1 << 20;
 
 /// A start before it has changed anything.
-pub(super) struct Opening<'n> {
+pub(super) struct Start<'n> {
     pub memory: Box<dyn Memory + 'n>,
     pub header: HeaderLayout,
     pub hook: Arc<dyn Hook>,
@@ -60,11 +60,11 @@ pub(super) struct Opening<'n> {
     pub rotten: Vec<Rotten>,
 }
 
-impl<'n> Opening<'n> {
+impl<'n> Start<'n> {
     /// Takes hold of the run on this node, unless it has the `lock` from an earlier decision, finds
     /// its segments and images, and returns what all processes have decided, without the sources
     /// that an earlier decision has found `rotten`. Collective.
-    pub(crate) fn agree(
+    pub(crate) fn decide(
         comm: &Comm,
         memory: Box<dyn Memory + 'n>,
         config: &Config,
@@ -111,7 +111,7 @@ impl<'n> Opening<'n> {
         let rules = Rules { config, rotten: &this.rotten };
         let mut decision = decide_on_all(comm, &this.offer(config, held), &rules)?;
         match &mut decision {
-            Decision::Work(OpeningPlan { load: Some(load), state, .. }) => {
+            Decision::Work(StartPlan { load: Some(load), state, .. }) => {
                 let (process, id) = load.holder;
                 let of = |images: &Seen| {
                     let image = images.images.iter().find(|(found, _)| found.id == id);
@@ -119,11 +119,11 @@ impl<'n> Opening<'n> {
                 };
                 *state = broadcast_from(comm, process, || of(&this.seen[load.level]))?;
             }
-            Decision::Work(OpeningPlan { holder: Some((process, id)), state, .. })
+            Decision::Work(StartPlan { holder: Some((process, id)), state, .. })
             | Decision::Finished(Finished { holder: (process, id), result: state, .. }) => {
                 *state = broadcast_from(comm, *process, || this.states[id].clone())?;
             }
-            Decision::Work(OpeningPlan { holder: None, .. }) => {}
+            Decision::Work(StartPlan { holder: None, .. }) => {}
         }
         Ok((this, decision))
     }
@@ -160,7 +160,7 @@ impl<'n> Opening<'n> {
     }
 
     /// The files that this process manages, by level; none of a level that is given up.
-    pub(crate) fn seen_files(&self, plan: &OpeningPlan) -> Vec<Vec<FileId>> {
+    pub(crate) fn seen_files(&self, plan: &StartPlan) -> Vec<Vec<FileId>> {
         let of_level = |(seen, given_up): (&Seen, &Option<String>)| match given_up {
             Some(_) => Vec::new(),
             None => seen.files.clone(),
@@ -169,7 +169,7 @@ impl<'n> Opening<'n> {
     }
 
     /// Removes all image files that this process manages.
-    pub(crate) fn discard_all_images(&self, plan: &OpeningPlan) -> Result<()> {
+    pub(crate) fn discard_all_images(&self, plan: &StartPlan) -> Result<()> {
         let before = || self.hook.at(&Step::new(StepName::Discard, plan.epoch));
         for (level, files) in self.levels.iter().zip(self.seen_files(plan)) {
             remove_images(level, &files, &before)?;
@@ -180,7 +180,7 @@ impl<'n> Opening<'n> {
     /// Notes on all levels which checkpoint this start has to resume from, before anything is
     /// removed: later starts pass over newer ones, until this one or a later one has some.
     /// Collective.
-    pub(crate) fn note_choice(&self, comm: &Comm, plan: &OpeningPlan) -> Result<()> {
+    pub(crate) fn note_choice(&self, comm: &Comm, plan: &StartPlan) -> Result<()> {
         let note = plan.note.as_deref().and_then(|note| Some((note.name, note.chosen?)));
         let Some((name, chosen)) = note else { return Ok(()) };
         let rank = plan.ranks[comm.rank()];

@@ -81,16 +81,16 @@ impl Vote {
 }
 
 /// The images of this rank on all levels.
-pub(crate) struct Shelves {
+pub(crate) struct RankImages {
     start: StartId,
     clock: RunClock,
     /// Epoch of the images last given to the writer; 0 if there is none.
     writing: u64,
-    shelves: Vec<Shelf>,
+    levels: Vec<LevelImages>,
 }
 
 /// The images of this rank on a level.
-struct Shelf {
+struct LevelImages {
     level: Level,
     /// The slot of this rank's images in the files of this start.
     slot: Slot,
@@ -116,8 +116,8 @@ struct Shelf {
     report: LevelReport,
 }
 
-impl Shelves {
-    /// The shelves of a start that writes to `slots`, one per level, on levels that it has not
+impl RankImages {
+    /// The images of a start that writes to `slots`, one per level, on levels that it has not
     /// `given_up`. The start keeps the `complete` generations that it has found there, the newest
     /// due at `newest_seconds` of the run, and has found files `own` with slots of this rank.
     pub(crate) fn new(
@@ -131,7 +131,7 @@ impl Shelves {
     ) -> Self {
         let n = levels.len();
         assert_eq!([slots.len(), complete.len(), own.len(), given_up.len()], [n; 4]);
-        let shelf = |(i, own): (usize, BTreeSet<FileId>)| Shelf {
+        let level = |(i, own): (usize, BTreeSet<FileId>)| LevelImages {
             slot: slots[i],
             next: NextImage::new(levels[i].every.clone(), newest_seconds[i]),
             pending: Vec::new(),
@@ -150,18 +150,18 @@ impl Shelves {
             },
             level: levels[i].clone(),
         };
-        let shelves = own.into_iter().enumerate().map(shelf).collect();
-        Self { start, clock: RunClock::new(state_seconds), writing: 0, shelves }
+        let levels = own.into_iter().enumerate().map(level).collect();
+        Self { start, clock: RunClock::new(state_seconds), writing: 0, levels }
     }
 
     /// Notes that the disk of a level has failed, so that this rank writes no more images there.
     /// The other ranks learn of it at the next barrier.
     pub(crate) fn fail(&mut self, level: usize, why: String) {
-        self.shelves[level].report.failure.get_or_insert(why);
+        self.levels[level].report.failure.get_or_insert(why);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.shelves.is_empty()
+        self.levels.is_empty()
     }
 
     /// Epoch of the images last given to the writer; 0 if there is none.
@@ -170,19 +170,19 @@ impl Shelves {
     }
 
     pub(crate) fn reports(&self) -> Vec<LevelReport> {
-        let report = |shelf: &Shelf| LevelReport {
-            interval_seconds: shelf.next.interval_by_cost(),
-            ..shelf.report.clone()
+        let report = |level: &LevelImages| LevelReport {
+            interval_seconds: level.next.interval_by_cost(),
+            ..level.report.clone()
         };
-        self.shelves.iter().map(report).collect()
+        self.levels.iter().map(report).collect()
     }
 
     pub(crate) fn make_due(&mut self, level: usize) {
-        self.shelves[level].next.make_due();
+        self.levels[level].next.make_due();
     }
 
     pub(crate) fn make_all_due(&mut self) {
-        self.shelves.iter_mut().for_each(|shelf| shelf.next.make_due());
+        self.levels.iter_mut().for_each(|level| level.next.make_due());
     }
 
     /// Seconds that this rank needs for the images of one more epoch, judging by those of this
@@ -191,11 +191,11 @@ impl Shelves {
     pub(crate) fn seconds_of_images(&self) -> f64 {
         let (mut new, mut begun, mut passed) = (0.0, 0.0, 0.0_f64);
         // A write that has failed here ends this rank's images, before the others learn of it.
-        let works = |shelf: &&Shelf| !shelf.report.is_over && shelf.report.failure.is_none();
-        for shelf in self.shelves.iter().filter(works) {
-            let LevelReport { seconds, images, .. } = shelf.report;
+        let works = |level: &&LevelImages| !level.report.is_over && level.report.failure.is_none();
+        for level in self.levels.iter().filter(works) {
+            let LevelReport { seconds, images, .. } = level.report;
             let known = if images > 0 { seconds / images as f64 } else { 0.0 };
-            let under_way = shelf.next.seconds_under_way();
+            let under_way = level.next.seconds_under_way();
             new += known.max(2.0 * under_way.unwrap_or(0.0));
             if let Some(seconds) = under_way {
                 // Images of all levels begin together, and are written one after the other.
@@ -214,29 +214,29 @@ impl Shelves {
     /// The levels that need an image now, one bit each, as rank 0 sees it.
     pub(crate) fn due(&self) -> u8 {
         let now_seconds = self.clock.seconds();
-        self.levels_that(|shelf| !shelf.report.is_over && shelf.next.is_due(now_seconds))
+        self.levels_that(|level| !level.report.is_over && level.next.is_due(now_seconds))
     }
 
     /// The levels whose images of the last epoch were due and had no room, one bit each.
     pub(crate) fn put_off(&self) -> u8 {
-        self.levels_that(|shelf| shelf.is_put_off)
+        self.levels_that(|level| level.is_put_off)
     }
 
     /// The levels of which `holds` is true, one bit each.
-    fn levels_that(&self, holds: impl Fn(&Shelf) -> bool) -> u8 {
-        let bits = self.shelves.iter().enumerate().map(|(i, shelf)| u8::from(holds(shelf)) << i);
+    fn levels_that(&self, holds: impl Fn(&LevelImages) -> bool) -> u8 {
+        let bits = self.levels.iter().enumerate().map(|(i, level)| u8::from(holds(level)) << i);
         bits.fold(0, |all, bit| all | bit)
     }
 
     /// Levels whose images cost too much to be written as often as the user asks: a warning about
     /// each, once.
     pub(crate) fn new_warnings(&mut self) -> Vec<String> {
-        let warning = |shelf: &mut Shelf| {
+        let warning = |level: &mut LevelImages| {
             let (asked_seconds, used_seconds) =
-                shelf.next.stretched().filter(|_| !shelf.has_warned)?;
-            shelf.has_warned = true;
-            let ImageCost { write_seconds, wait_seconds, cpu_seconds } = shelf.next.cost()?;
-            let name = &shelf.level.name;
+                level.next.stretched().filter(|_| !level.has_warned)?;
+            level.has_warned = true;
+            let ImageCost { write_seconds, wait_seconds, cpu_seconds } = level.next.cost()?;
+            let name = &level.level.name;
             Some(format!(
                 "level {name}: an image takes {write_seconds:.3} s (the run waits \
                  {wait_seconds:.3} s, its writer uses {cpu_seconds:.3} s of a core), too long for \
@@ -244,37 +244,37 @@ impl Shelves {
                  a tenth of the time; every={asked_seconds}s! takes them whatever they cost"
             ))
         };
-        self.shelves.iter_mut().filter_map(warning).collect()
+        self.levels.iter_mut().filter_map(warning).collect()
     }
 
     /// What this rank reports at a barrier, for each level.
     pub(crate) fn votes(&self) -> Vec<Vote> {
-        let vote = |shelf: &Shelf| {
-            let bit = |(i, epoch)| u64::from(shelf.sealed.contains(epoch)) << i;
-            let sealed = shelf.pending.iter().enumerate().map(bit).fold(0, |all, bit| all | bit);
-            let works = if shelf.report.failure.is_none() { u64::MAX } else { 0 };
-            Vote { sealed, works, cost: shelf.next.own_cost() }
+        let vote = |level: &LevelImages| {
+            let bit = |(i, epoch)| u64::from(level.sealed.contains(epoch)) << i;
+            let sealed = level.pending.iter().enumerate().map(bit).fold(0, |all, bit| all | bit);
+            let works = if level.report.failure.is_none() { u64::MAX } else { 0 };
+            Vote { sealed, works, cost: level.next.own_cost() }
         };
-        self.shelves.iter().map(vote).collect()
+        self.levels.iter().map(vote).collect()
     }
 
     /// Applies the votes of all ranks together: a generation that all have sealed becomes complete,
     /// generations older than the ones to keep may be removed, and the slowest rank's cost counts.
     pub(crate) fn count_votes(&mut self, votes: &[Vote]) {
-        assert_eq!(votes.len(), self.shelves.len());
-        for (shelf, vote) in self.shelves.iter_mut().zip(votes) {
-            shelf.report.is_over |= vote.works == 0;
-            shelf.next.note_cost(vote.cost);
-            shelf.complete(self.start, vote.sealed);
+        assert_eq!(votes.len(), self.levels.len());
+        for (level, vote) in self.levels.iter_mut().zip(votes) {
+            level.report.is_over |= vote.works == 0;
+            level.next.note_cost(vote.cost);
+            level.complete(self.start, vote.sealed);
         }
     }
 
     /// Whether images of this start are complete on all levels that are still written to.
     pub(crate) fn has_complete_images(&self) -> bool {
         let is_of_start = |newest: &Generation| newest.start == self.start;
-        let mut working = self.shelves.iter().filter(|shelf| !shelf.report.is_over).peekable();
+        let mut working = self.levels.iter().filter(|level| !level.report.is_over).peekable();
         working.peek().is_some()
-            && working.all(|shelf| shelf.complete.first().is_some_and(is_of_start))
+            && working.all(|level| level.complete.first().is_some_and(is_of_start))
     }
 
     /// The images to write now, of epoch `epoch`, whose stamp is in force, on the levels that are
@@ -289,20 +289,20 @@ impl Shelves {
         let before = std::mem::replace(&mut self.writing, epoch);
         let now_seconds = self.clock.seconds();
         let mut images = Vec::new();
-        for (number, shelf) in self.shelves.iter_mut().enumerate() {
+        for (number, level) in self.levels.iter_mut().enumerate() {
             let is_wanted = due >> number & 1 == 1;
-            let is_due = is_wanted && shelf.has_room(before);
-            shelf.is_put_off = is_wanted && !is_due;
+            let is_due = is_wanted && level.has_room(before);
+            level.is_put_off = is_wanted && !is_due;
             if is_due {
-                shelf.next.begin(now_seconds);
-                shelf.forget_incomplete(self.start);
-                shelf.pending.push(epoch);
-                shelf.own.insert(FileId { generation, ranks: shelf.slot.ranks });
+                level.next.begin(now_seconds);
+                level.forget_incomplete(self.start);
+                level.pending.push(epoch);
+                level.own.insert(FileId { generation, ranks: level.slot.ranks });
             }
-            let is_written = is_due && shelf.report.failure.is_none();
-            let remove = std::mem::take(&mut shelf.unneeded);
+            let is_written = is_due && level.report.failure.is_none();
+            let remove = std::mem::take(&mut level.unneeded);
             if is_written || !remove.is_empty() {
-                let (disk, slot) = (shelf.level.disk.clone(), shelf.slot);
+                let (disk, slot) = (level.level.disk.clone(), level.slot);
                 let sealed = is_written.then(sealed);
                 images.push(NewImage { level: number, disk, generation, slot, remove, sealed });
             }
@@ -316,16 +316,16 @@ impl Shelves {
         for one in written {
             // Images are written one after the other, so each has its share of the wait.
             let share = if all_seconds > 0.0 { one.seconds / all_seconds } else { 0.0 };
-            let shelf = &mut self.shelves[one.level];
-            shelf.note(one, share * wait_seconds);
+            let level = &mut self.levels[one.level];
+            level.note(one, share * wait_seconds);
         }
-        for shelf in &mut self.shelves {
-            shelf.report.stall_seconds += wait_seconds;
+        for level in &mut self.levels {
+            level.report.stall_seconds += wait_seconds;
         }
     }
 }
 
-impl Shelf {
+impl LevelImages {
     /// Notes the result of an image, for which the rank has waited `wait_seconds`.
     fn note(&mut self, written: Written, wait_seconds: f64) {
         let Written { epoch, end, left, seconds, cpu_seconds, .. } = written;
@@ -416,12 +416,12 @@ mod tests {
 
     const SECONDS: f64 = 1e6;
 
-    /// Shelves of two levels, each with one image of `SECONDS` done and the next being written.
-    fn writing() -> Shelves {
+    /// RankImages of two levels, each with one image of `SECONDS` done and the next being written.
+    fn writing() -> RankImages {
         writing_every(ImagesEvery::Seconds(0.0))
     }
 
-    fn writing_every(every: ImagesEvery) -> Shelves {
+    fn writing_every(every: ImagesEvery) -> RankImages {
         let level = Level {
             name: "level".into(),
             disk: Arc::new(Unopened(io::ErrorKind::Unsupported.into())),
@@ -433,13 +433,14 @@ mod tests {
         let start = StartId { number: 1, nonce: 1 };
         let (levels, own) = ([level.clone(), level], vec![BTreeSet::new(); 2]);
         let none = (&[vec![], vec![]][..], &[0.0; 2][..]);
-        let mut shelves = Shelves::new(start, &levels, &[slot; 2], none, own, &[None, None], None);
+        let mut rank_images =
+            RankImages::new(start, &levels, &[slot; 2], none, own, &[None, None], None);
         let sealed = || Sealed { seal: Vec::new(), places: Vec::new(), body_bytes: 0 };
-        shelves.new_images(0b11, 1, &sealed);
+        rank_images.new_images(0b11, 1, &sealed);
         let ends = [0, 1].map(|level| ended(level, 1, ImageEnd::Sealed(8)));
-        shelves.note(ends.into(), 0.0);
-        shelves.new_images(0b11, 2, &sealed);
-        shelves
+        rank_images.note(ends.into(), 0.0);
+        rank_images.new_images(0b11, 2, &sealed);
+        rank_images
     }
 
     fn ended(level: usize, epoch: u64, end: ImageEnd) -> Written {
@@ -459,32 +460,32 @@ mod tests {
         let interval_of: super::super::IntervalOf =
             Arc::new(|cost| (10.0 * cost.wait_seconds).max(2.0));
         let every = ImagesEvery::Cost { first_seconds: 2.0, interval_of };
-        let mut shelves = writing_every(every);
-        assert_eq!(shelves.new_warnings(), Vec::<String>::new(), "this rank has not waited");
+        let mut rank_images = writing_every(every);
+        assert_eq!(rank_images.new_warnings(), Vec::<String>::new(), "this rank has not waited");
         let of_another = |wait_seconds| Vote {
             sealed: 0,
             works: u64::MAX,
             cost: ImageCost { write_seconds: 5.0, wait_seconds, cpu_seconds: 0.5 },
         };
-        let own = shelves.votes();
+        let own = rank_images.votes();
         let both: Vec<Vote> = own.iter().map(|own| own.and(of_another(4.0))).collect();
-        shelves.count_votes(&both);
-        let warnings = shelves.new_warnings();
+        rank_images.count_votes(&both);
+        let warnings = rank_images.new_warnings();
         assert_eq!(warnings.len(), 2, "one for each level");
         for part in ["level level: ", "the run waits 4.000 s", "every 2 s", "are 40.000 s apart"] {
             assert!(warnings[0].contains(part), "{warnings:?}");
         }
-        assert_eq!(shelves.new_warnings(), Vec::<String>::new());
-        let intervals = shelves.reports().into_iter().map(|report| report.interval_seconds);
+        assert_eq!(rank_images.new_warnings(), Vec::<String>::new());
+        let intervals = rank_images.reports().into_iter().map(|report| report.interval_seconds);
         assert_eq!(intervals.collect::<Vec<_>>(), [Some(40.0); 2]);
     }
 
     /// The other ranks learn of it at the next checkpoint, which may be hours later.
     #[test]
     fn a_write_that_has_failed_is_not_under_way_any_more() {
-        let mut shelves = writing();
+        let mut rank_images = writing();
         let failed = [0, 1].map(|level| ended(level, 2, ImageEnd::Failed("it fails".into())));
-        shelves.note(failed.into(), 0.0);
-        assert_eq!(shelves.seconds_of_images(), 0.0);
+        rank_images.note(failed.into(), 0.0);
+        assert_eq!(rank_images.seconds_of_images(), 0.0);
     }
 }

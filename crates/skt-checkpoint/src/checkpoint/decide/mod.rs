@@ -37,7 +37,7 @@ use offer::{
     refuse_other_shapes, segments,
 };
 use plan::Note;
-pub use plan::OpeningPlan;
+pub use plan::StartPlan;
 pub(crate) use plan::{Decision, Finished, Rules};
 use resume::{resume, this_start};
 
@@ -80,7 +80,7 @@ pub(crate) fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusa
             Resume::At(number) if !found.contains(&number) => {
                 Err(Refusal::NotChoosable { number, why: String::new(), found })
             }
-            _ => Ok(Decision::Work(OpeningPlan { given_up, ..plan })),
+            _ => Ok(Decision::Work(StartPlan { given_up, ..plan })),
         };
     }
     let sealed = |level| choose::generations(offers, level).into_iter().collect();
@@ -92,11 +92,11 @@ pub(crate) fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusa
         }
         plan.has_rotten_images = true;
     }
-    Ok(Decision::Work(OpeningPlan { sealed, given_up, ..plan }))
+    Ok(Decision::Work(StartPlan { sealed, given_up, ..plan }))
 }
 
 /// The checkpoint that memory resumes from by this plan, if it has one that stands still.
-fn in_memory(offers: &[Offer], rules: &Rules, plan: &OpeningPlan) -> Option<Generation> {
+fn in_memory(offers: &[Offer], rules: &Rules, plan: &StartPlan) -> Option<Generation> {
     let is_kept = plan.epoch > 0 && rules.config.method != Method::Abft;
     is_kept.then(|| Generation { start: lineage(offers), epoch: plan.epoch })
 }
@@ -145,10 +145,10 @@ impl Wanted {
     fn note_in(
         &self,
         offers: &[Offer],
-        plan: OpeningPlan,
+        plan: StartPlan,
         checkpoint: Generation,
         mut restorable: Vec<Restorable>,
-    ) -> OpeningPlan {
+    ) -> StartPlan {
         let all = || restorable.iter().flat_map(|level| &level.generations);
         let has_newer = |by: StartId| all().any(|it| it.start.number >= by.number);
         let stays = match *self {
@@ -162,7 +162,7 @@ impl Wanted {
             Self::Number(_) => Some(Note { name: own, chosen: Some(checkpoint) }),
             _ => choose::note(offers).map(|(name, _)| Note { name, chosen: None }),
         };
-        OpeningPlan { restorable, note: note.map(Box::new), ..plan }
+        StartPlan { restorable, note: note.map(Box::new), ..plan }
     }
 }
 
@@ -186,9 +186,9 @@ fn is_older(base: StartId, restorable: &[Restorable]) -> bool {
 fn with_images(
     offers: &[Offer],
     rules: &Rules,
-    memory: Result<OpeningPlan, Refusal>,
+    memory: Result<StartPlan, Refusal>,
     given_up: &[Option<String>],
-) -> Result<OpeningPlan, Refusal> {
+) -> Result<StartPlan, Refusal> {
     refuse_other_shapes(offers, |offer| {
         offer.images.iter().flatten().map(|image| (image.id.rank, &image.other))
     })?;
@@ -241,7 +241,7 @@ fn with_images(
             }
             (memory, images) => memory.map(|plan| {
                 let unusable = plan.unusable + images;
-                OpeningPlan { restorable, unusable, ..plan }
+                StartPlan { restorable, unusable, ..plan }
             }),
         },
     }
@@ -276,7 +276,7 @@ fn finished(offers: &[Offer]) -> Option<Finished> {
 }
 
 /// The plan to begin or resume a run that has not ended, from memory.
-fn plan(offers: &[Offer], rules: &Rules) -> Result<OpeningPlan, Refusal> {
+fn plan(offers: &[Offer], rules: &Rules) -> Result<StartPlan, Refusal> {
     let base = lineage(offers);
     let start = this_start(offers, rules);
     let current = match rules.config.resume {
@@ -331,7 +331,7 @@ fn name_incomplete(
 }
 
 /// The plan to start from the beginning, with new segments.
-fn fresh(offers: &[Offer], rules: &Rules, start: StartId) -> Result<OpeningPlan, Refusal> {
+fn fresh(offers: &[Offer], rules: &Rules, start: StartId) -> Result<StartPlan, Refusal> {
     let domains: Vec<String> = offers.iter().map(|offer| offer.domain.clone()).collect();
     let Config { members, parities, allow_shared_domains, .. } = *rules.config;
     let own: Vec<usize> = (0..offers.len()).collect();
@@ -353,7 +353,7 @@ fn fresh(offers: &[Offer], rules: &Rules, start: StartId) -> Result<OpeningPlan,
     let discard = discards(offers, &attach);
     let base = lineage(offers);
     let is_missed = current_segments(offers, base).len() < offers.len();
-    Ok(OpeningPlan {
+    Ok(StartPlan {
         shared_domain: group::shared_domain(&domains, &groups.members, &ranks, most),
         groups: groups.members,
         single_domain: groups.single_domain,
@@ -361,6 +361,6 @@ fn fresh(offers: &[Offer], rules: &Rules, start: StartId) -> Result<OpeningPlan,
         attach,
         unusable: segments(offers),
         discard,
-        ..OpeningPlan::empty(rules, start, left(offers, base, is_missed))
+        ..StartPlan::empty(rules, start, left(offers, base, is_missed))
     })
 }

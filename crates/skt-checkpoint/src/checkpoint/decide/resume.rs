@@ -7,7 +7,7 @@ use super::found::Content;
 use super::offer::{
     Offer, holder, left, lineage, newest_start_of_images, newest_start_of_segments,
 };
-use super::plan::{OpeningPlan, Rules};
+use super::plan::{Rules, StartPlan};
 use crate::checkpoint::group;
 use crate::checkpoint::record::StartId;
 use crate::checkpoint::refusal::{LostGroup, Refusal};
@@ -28,7 +28,7 @@ pub(in super::super) fn resume(
     rules: &Rules,
     epoch: u64,
     usable: &BTreeMap<usize, &Content>,
-) -> Result<OpeningPlan, Refusal> {
+) -> Result<StartPlan, Refusal> {
     let (size, processes) = (rules.config.ranks(offers.len()), offers.len());
     let taken = assign(found, usable);
     let mut ranks = vec![usize::MAX; processes];
@@ -52,7 +52,7 @@ pub(in super::super) fn resume(
     let discard = discards(offers, if is_memory { &attach } else { &nothing });
     let holder = usable.values().next().map(|content| holder(found, content));
     let left = left(offers, lineage(offers), !is_memory || !lost.is_empty());
-    Ok(OpeningPlan {
+    Ok(StartPlan {
         epoch,
         holder,
         shared_domain,
@@ -63,7 +63,7 @@ pub(in super::super) fn resume(
         attach,
         discard,
         lost,
-        ..OpeningPlan::empty(rules, this_start(offers, rules), left)
+        ..StartPlan::empty(rules, this_start(offers, rules), left)
     })
 }
 

@@ -43,7 +43,7 @@ impl Rules<'_> {
 
 /// The decision to begin or resume a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OpeningPlan {
+pub struct StartPlan {
     /// This start of the job.
     pub start: StartId,
     /// Epoch that all resume from; 0 for the beginning.
@@ -95,7 +95,7 @@ pub struct Note {
     pub chosen: Option<Generation>,
 }
 
-impl OpeningPlan {
+impl StartPlan {
     /// The plan of a start that resumes from nothing, without groups and ranks.
     pub(super) fn empty(rules: &Rules, start: StartId, left: Vec<StartId>) -> Self {
         let levels = rules.config.levels.len();
@@ -152,6 +152,6 @@ pub(crate) struct Finished {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::large_enum_variant, reason = "a process makes one")]
 pub(crate) enum Decision {
-    Work(OpeningPlan),
+    Work(StartPlan),
     Finished(Finished),
 }

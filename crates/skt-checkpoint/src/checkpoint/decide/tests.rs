@@ -68,7 +68,7 @@ fn one_each(states: [(u64, u64); 4]) -> Vec<Offer> {
 }
 
 /// The plan of a run that is not done.
-fn planned(offers: &[Offer], config: &Config) -> Result<OpeningPlan, Refusal> {
+fn planned(offers: &[Offer], config: &Config) -> Result<StartPlan, Refusal> {
     match decide(offers, &Rules { config, rotten: &[] })? {
         Decision::Work(plan) => Ok(plan),
         Decision::Finished(finished) => panic!("not marked, and yet {finished:?}"),
@@ -87,7 +87,7 @@ fn hold_on_a_run_is_temporary_if_so_on_all_nodes() {
     let mut all = one_each([(3, 3); 4]);
     let obstacle = |why: &str, passes| Some(Obstacle { why: why.to_owned(), passes });
     let refused = |process, why: &str, passes| {
-        Err::<OpeningPlan, _>(Refusal::Held { process, why: why.to_owned(), passes })
+        Err::<StartPlan, _>(Refusal::Held { process, why: why.to_owned(), passes })
     };
     (all[1].held, all[3].held) = (obstacle("it ends", true), obstacle("it ends", true));
     assert_eq!(planned(&all, &RULES), refused(1, "it ends", true));

@@ -612,7 +612,7 @@ fn answers_of_nodes() {
     let reach =
         |_: &str, _: Purpose, _: &[Partner]| ["sh", "-c", &script].map(str::to_owned).to_vec();
     let each = Duration::from_secs(30);
-    let (inquiry, networks) = (Inquiry::new(Purpose::Start, pool), Networks::default());
+    let (inquiry, networks) = (Inquiry { pool, ..Inquiry::default() }, Networks::default());
     campaign("answers_of_nodes", &corpus, &json(), 150, |input| {
         fs::write(&file, &input[..input.len().min(30_000)]).unwrap();
         let limits = Limits { each, rank_bytes: 9, program: None, networks: &networks };

@@ -104,7 +104,7 @@ pub(super) fn describe(
 /// The hosts by their slots: `n[01-08] with 8 slots, n09 with 4`.
 fn with_slots(hosts: &[Host]) -> String {
     let alike = hosts.chunk_by(|a, b| a.slots == b.slots).map(|hosts| {
-        let names = short_names(hosts.iter().map(|host| host.name.as_str()));
+        let names = short_names(hosts);
         format!("{names} with {} slot(s)", hosts[0].slots)
     });
     alike.collect::<Vec<_>>().join(", ")

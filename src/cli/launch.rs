@@ -285,7 +285,17 @@ fn options_of_nodes(
         launcher_agent,
         is_local,
         head_lost: args.head_lost,
-        ..LaunchOptions::new(settings, launcher, pool, ranks, program_file)
+        // Checkpoints that survive the least that any do.
+        is_protected: true,
+        parities: 1,
+        sharing: SharingLimits { most: 1, ..SharingLimits::default() },
+        threads: 1,
+        settings,
+        launcher,
+        pool,
+        ranks,
+        program_file,
+        ..LaunchOptions::default()
     })
 }
 

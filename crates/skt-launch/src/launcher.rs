@@ -16,6 +16,12 @@ pub enum Launcher {
     Template(Template),
 }
 
+impl Default for Launcher {
+    fn default() -> Self {
+        Self::Starter(Starter::Openmpi)
+    }
+}
+
 /// A site's own command line, run by `/bin/sh -c`. Its fields are `{ranks}`, `{nodes}`,
 /// `{hostfile}`, `{hosts}` (names, separated by commas), `{slots}` (ranks per node, the largest),
 /// and `{command}`.

@@ -7,18 +7,16 @@
 //!     replace the lost in place                      decisions, hosts::pool
 //!     start the job on them                          launcher
 //!     follow its heartbeats until it ends or hangs   job, follow, sieve, watch
-//!     decide what comes next                         decisions, after_ending
+//!     decide what comes next                         decisions
 //! ```
 //!
 //! `decisions` decides, `shell` acts. The state is kept in a folder, see [`state`]: if a supervisor
 //! is killed, the job continues, and the next supervisor takes it over.
 #![warn(unreachable_pub)]
 
-mod after_ending;
 pub mod agent;
 pub mod argument_text;
 mod decisions;
-mod fault;
 pub mod hosts;
 mod input;
 mod job;
@@ -54,7 +52,7 @@ use skt_config::LaunchSettings;
 use skt_terms::exit::Exit;
 
 /// What to run, and how.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct LaunchOptions {
     /// The settings of the command line and of the `[launch]` table.
     pub settings: LaunchSettings,
@@ -99,42 +97,6 @@ pub struct LaunchOptions {
 }
 
 impl LaunchOptions {
-    /// The options for a job of which nothing more is known: it takes checkpoints, which survive
-    /// the least that any does.
-    pub fn new(
-        settings: LaunchSettings,
-        launcher: Launcher,
-        pool: Pool,
-        ranks: usize,
-        program_file: PathBuf,
-    ) -> Self {
-        Self {
-            settings,
-            launcher,
-            networks: Networks::default(),
-            launcher_agent: None,
-            is_local: false,
-            losable: vec![false; pool.active.len()],
-            sharing: SharingLimits { most: 1, ..SharingLimits::default() },
-            pool,
-            ranks,
-            threads: 1,
-            helper_cores: 0,
-            program_file,
-            program_of_user: None,
-            command: Vec::new(),
-            run_id: String::new(),
-            keeps: None,
-            rank_bytes: 0,
-            parities: 1,
-            is_protected: true,
-            says_resume: false,
-            checkpoint: None,
-            head_lost: false,
-            end_unix: None,
-        }
-    }
-
     pub(crate) fn is_of_program(&self) -> bool {
         self.program_of_user.is_some()
     }

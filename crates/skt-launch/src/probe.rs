@@ -4,9 +4,8 @@
 
 use std::fs::{self, Metadata};
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 
 use nix::unistd::{AccessFlags, access};
 use serde::{Deserialize, Serialize};
@@ -14,10 +13,12 @@ use serde_json::Value;
 use skt_checkpoint::heartbeat::{find_marked, marked_line};
 use skt_terms::named;
 use skt_terms::shown::shown_message;
+use skt_terms::units::bytes_unlike;
 
 use super::links::addresses::{self, Address};
 use super::links::{Link, Partner, connect};
 use super::process;
+use super::program::Program;
 use skt_checkpoint::checkpoint::level::folder::{Remover, remove_images_of};
 use skt_checkpoint::heartbeat::DataLocation;
 use skt_host::counters::Root;
@@ -87,9 +88,10 @@ pub struct Question {
     pub number: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Purpose {
     /// The job is to start: ranks of earlier starts are ended.
+    #[default]
     Start,
     /// The job is silent: nothing is touched.
     Check,
@@ -112,14 +114,16 @@ pub fn whereabouts() -> [Option<PathBuf>; 2] {
 
 /// Carries out a question on this node and returns the answer.
 pub fn answer(question: &Question) -> Answer {
-    let (ended, immortal) = match question.purpose {
-        Purpose::Check | Purpose::Links => (0, 0),
-        Purpose::Start | Purpose::Clean | Purpose::Forget => process::sweep_ranks(&question.run),
-    };
-    let (ranks, stopped) = match question.purpose {
-        Purpose::Check => process::count_ranks(&question.run),
-        _ => (0, 0),
-    };
+    let run = &question.run;
+    let (mut counts, mut swept, mut program_of_user) = ((0, 0), (0, 0), None);
+    match question.purpose {
+        Purpose::Check => counts = process::count_ranks(run),
+        Purpose::Links => {}
+        Purpose::Start | Purpose::Clean | Purpose::Forget => swept = process::sweep_ranks(run),
+    }
+    if question.purpose == Purpose::Start {
+        program_of_user = question.program.as_deref().and_then(checksum_of);
+    }
     // Counted first, so that memory which the last of them frees is in the measurement.
     let ending = ending_processes();
     let (available_bytes, _) = host::Host::this().available_memory();
@@ -128,12 +132,12 @@ pub fn answer(question: &Question) -> Answer {
         host: process::this_host(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         program: program_checksum(),
-        program_of_user: question.program.as_deref().and_then(checksum_of),
-        ended,
-        immortal,
+        program_of_user,
+        ended: swept.0,
+        immortal: swept.1,
         ending,
-        ranks,
-        stopped,
+        ranks: counts.0,
+        stopped: counts.1,
         available_bytes,
         oom_kills: OomKills::under(&Root::this_machine()),
         addresses: addresses::list_local(),
@@ -155,25 +159,24 @@ fn probe_data(answer: &mut Answer, keeps: &DataLocation, question: &Question) {
     if purpose == Purpose::Clean && immortal == 0 {
         answer.images_stay = remove_images(&keeps.images, run_id, &question.run);
     }
-    match keeps.store.parse::<StoreKind>() {
-        Err(error) => answer.no_store = Some(error.to_string()),
-        Ok(kind) => {
-            let store = kind.open();
-            let cleaned = match purpose {
-                Purpose::Clean if immortal == 0 => remove_all(&*store, run_id, false),
-                Purpose::Forget if immortal == 0 => remove_all(&*store, run_id, true),
-                _ => Ok(()),
-            };
-            match cleaned.and_then(|()| segments::run_bytes(&*store, run_id)) {
-                Ok(bytes) => answer.run_bytes = bytes,
-                Err(error) => answer.no_store = Some(error.to_string()),
-            }
-            let store_answer = NodeStore::ask(&kind, &*store, run_id);
-            (answer.sysv, answer.store_room) = (store_answer.sysv, store_answer.room);
-            answer.void_store = store_answer.void;
-            answer.warnings = store_answer.warnings;
+    let kind = match keeps.store.parse::<StoreKind>() {
+        Ok(kind) => kind,
+        Err(error) => return answer.no_store = Some(error.to_string()),
+    };
+    let store = kind.open();
+    let cleaned = match purpose {
+        Purpose::Clean | Purpose::Forget if immortal == 0 => {
+            remove_all(&*store, run_id, purpose == Purpose::Forget)
         }
+        _ => Ok(()),
+    };
+    match cleaned.and_then(|()| segments::run_bytes(&*store, run_id)) {
+        Ok(bytes) => answer.run_bytes = bytes,
+        Err(error) => answer.no_store = Some(error.to_string()),
     }
+    let found = NodeStore::ask(&kind, &*store, run_id);
+    (answer.sysv, answer.store_room) = (found.sysv, found.room);
+    (answer.void_store, answer.warnings) = (found.void, found.warnings);
 }
 
 /// Removes all segments of a run: its checkpoints and the locks that killed ranks left, and with
@@ -201,26 +204,12 @@ fn remove_images(folders: &[PathBuf], run_id: &str, supervised: &str) -> Option<
     folders.iter().filter_map(failed).next()
 }
 
-/// The checksum of the file of a program; `None` if it cannot be read or executed. The file is read
-/// again only after it has changed.
+/// The checksum of the file of a program; `None` if it cannot be read or executed.
 pub fn checksum_of(program: &Path) -> Option<u64> {
-    static LAST: Mutex<Option<(PathBuf, FileId, u64)>> = Mutex::new(None);
     access(program, AccessFlags::X_OK).ok()?;
-    let found = fs::metadata(program).ok().filter(Metadata::is_file)?;
-    let id = (found.dev(), found.ino(), found.mtime(), found.mtime_nsec(), found.size());
-    let mut last = LAST.lock().expect("never held over a panic");
-    match &*last {
-        Some((known, known_id, sum)) if known == program && *known_id == id => Some(*sum),
-        _ => {
-            let sum = checksum(&fs::read(program).ok()?);
-            *last = Some((program.to_owned(), id, sum));
-            Some(sum)
-        }
-    }
+    fs::metadata(program).ok().filter(Metadata::is_file)?;
+    Some(checksum(&fs::read(program).ok()?))
 }
-
-/// What distinguishes a file from an earlier one of the same path: device, inode, time and size.
-type FileId = (u64, u64, i64, i64, u64);
 
 /// The checksum of this program's file; 0 if it cannot be read.
 pub fn program_checksum() -> u64 {
@@ -235,17 +224,65 @@ impl Answer {
 
     /// Finds the answer to question `number` in the output of a node.
     pub(crate) fn find(said: &str, number: u64) -> Option<Answer> {
-        let answers = said.lines().filter_map(|line| {
+        said.lines().find_map(|line| {
             let (_, mut value) = find_marked::<Value>(line, MARK)?;
             make_safe(&mut value);
-            serde_json::from_value::<Answer>(value).ok()
-        });
-        { answers }.find(|answer| answer.question == number)
+            let answer = serde_json::from_value::<Answer>(value).ok()?;
+            (answer.question == number).then_some(answer)
+        })
     }
 
-    /// Whether the node could remove what the run left there.
-    pub(crate) fn is_clean(&self) -> bool {
-        self.immortal == 0 && self.no_store.is_none()
+    /// Why the node cannot take part with `ranks` ranks of this program or the user's; `None` if it
+    /// can. `need_bytes` is the size of a rank's segments on the nodes that have some,
+    /// `planned_bytes` their size by the configuration.
+    pub(crate) fn fault(
+        &self,
+        ranks: u64,
+        need_bytes: u64,
+        planned_bytes: u64,
+        of_user: Option<&Program>,
+    ) -> Option<String> {
+        let ours = env!("CARGO_PKG_VERSION");
+        if self.version != ours {
+            return Some(format!("has version {} of skt-hpl, not {ours}", self.version));
+        }
+        if self.program != program_checksum() {
+            let why =
+                "has another build of skt-hpl of the same version: copy this one's file there";
+            return Some(why.to_owned());
+        }
+        if let Some(why) = &self.no_store {
+            return Some(format!("has no shared memory for us: {why}"));
+        }
+        if self.immortal > 0 {
+            return Some(format!("{} rank(s) of an earlier start cannot be ended", self.immortal));
+        }
+        let store = NodeStore {
+            run_bytes: self.run_bytes,
+            room: self.store_room.clone(),
+            sysv: self.sysv,
+            void: self.void_store.clone(),
+            ..NodeStore::default()
+        };
+        if let Some(why) = store.lack(ranks, planned_bytes.max(need_bytes)) {
+            return Some(why);
+        }
+        let need = need_bytes.saturating_mul(ranks);
+        let have = self.available_bytes.saturating_add(self.run_bytes);
+        // The start waits for memory that ending processes give back.
+        if self.ending == 0 && have < need {
+            let (have, need) = (bytes_unlike(have, need), bytes_unlike(need, have));
+            return Some(format!("{have} of {need} of memory are available"));
+        }
+        let Program { file, checksum } = of_user?;
+        let file = file.display();
+        match self.program_of_user {
+            None => Some(format!("has no {file} that it can start")),
+            Some(other) if other != *checksum => {
+                Some(format!("has another {file} than the launching machine: copy it there"))
+            }
+            Some(_) => None,
+        }
     }
 }
 
@@ -261,6 +298,8 @@ fn make_safe(value: &mut Value) {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::num::NonZeroU64;
+
     use super::answer as answer_of;
     use super::*;
     use skt_checkpoint::checkpoint::level::folder::{ImageFolder, stored_images};
@@ -320,5 +359,83 @@ pub(super) mod tests {
         assert!(free.is_some_and(|bytes| bytes > 0 && bytes < u64::MAX), "{free:?}");
         let keeps = question.keeps.map(|keeps| DataLocation { store: "sysv".into(), ..keeps });
         assert_eq!(answer_of(&Question { keeps, ..question }).store_room, None);
+    }
+
+    #[test]
+    fn node_needs_an_identical_program_file() {
+        let program = Program { file: "/home/me/heat".into(), checksum: 7 };
+        let fault = |program_of_user| {
+            let why = Answer { program_of_user, ..answer() }.fault(1, 0, 0, Some(&program));
+            why.unwrap_or_default()
+        };
+        assert_eq!(fault(None), "has no /home/me/heat that it can start");
+        assert!(fault(Some(8)).starts_with("has another /home/me/heat than"));
+        assert_eq!(fault(Some(7)), "");
+    }
+
+    #[test]
+    fn store_needs_room_for_the_data_of_the_ranks() {
+        let mebibytes = |count: u64| count << 20;
+        let fault = |free: Option<u64>, run_bytes| {
+            let room = |free| StoreRoom {
+                folder: "/dev/shm/of me".into(),
+                free_bytes: mebibytes(free),
+                tmpfs: Some((mebibytes(500), "/dev/shm".into())),
+            };
+            let (store_room, run_bytes) = (free.map(room), mebibytes(run_bytes));
+            Answer { store_room, run_bytes, ..answer() }.fault(2, 0, mebibytes(100), None)
+        };
+        assert_eq!(
+            fault(Some(190), 0).unwrap(),
+            "its store /dev/shm/of me has 190.0 MiB free, and the segments of 2 ranks need 200.0 \
+             MiB: enlarge it (as root: mount -o remount,size=513M /dev/shm), or take another \
+             store (--store sysv)"
+        );
+        for (free, held) in [(Some(200), 0), (Some(0), 200), (None, 0)] {
+            assert_eq!(fault(free, held), None);
+        }
+    }
+
+    #[test]
+    fn volatile_store_is_a_fault_for_protected_runs_only() {
+        let void_store = Some("forced".to_owned());
+        let fault =
+            |bytes| Answer { void_store: void_store.clone(), ..answer() }.fault(2, 0, bytes, None);
+        assert_eq!(fault(0), None);
+        assert_eq!(fault(1).as_deref(), Some("its store keeps nothing: forced"));
+    }
+
+    #[test]
+    fn reclaimable_memory_is_no_fault() {
+        let fault =
+            |ending| Answer { available_bytes: 199, ending, ..answer() }.fault(2, 100, 100, None);
+        let why = fault(0).unwrap();
+        assert_eq!((why.as_str(), fault(1)), ("199 B of 200 B of memory are available", None));
+    }
+
+    #[test]
+    fn system_v_limits_are_checked_before_the_start() {
+        let limits = SysvLimits {
+            shmmax_bytes: 100 * 4096,
+            shmall_pages: 1000,
+            shmmni: 4096,
+            used_pages: 0,
+            page_bytes: NonZeroU64::new(4096).unwrap(),
+            segments: 0,
+        };
+        let low = |limits| Answer { sysv: Some(limits), ..answer() }.fault(2, 0, 98 * 4096, None);
+        assert_eq!((low(limits), low(SysvLimits { used_pages: 800, ..limits })), (None, None));
+        for (limits, said) in [
+            (SysvLimits { shmmax_bytes: 99 * 4096, ..limits }, "kernel.shmmax = 405504, 409600 is"),
+            (SysvLimits { used_pages: 801, ..limits }, "kernel.shmall = 1000, 1001 is"),
+            (SysvLimits { segments: 4096 - 5, ..limits }, "kernel.shmmni = 4096, 4097 is"),
+        ] {
+            let why = low(limits).unwrap();
+            assert!(why.contains(&format!("do not suffice: {said} needed")), "{why}");
+        }
+        // Each rank takes 7 of these pages, and 2 more.
+        let large_pages = SysvLimits { page_bytes: NonZeroU64::new(65_536).unwrap(), ..limits };
+        assert_eq!(low(SysvLimits { used_pages: 982, ..large_pages }), None);
+        assert!(low(SysvLimits { used_pages: 983, ..large_pages }).is_some());
     }
 }

@@ -438,7 +438,7 @@ impl Shell {
         let out_file = outfile::create_new(&out).map_err(SupervisorError::file(&out))?;
         let err_file = outfile::create_new(&err).map_err(SupervisorError::file(&err))?;
         let outputs = Job::outputs(&self.folder, number)?;
-        let names = short_names(start.hosts.iter().map(|host| host.name.as_str()));
+        let names = short_names(&start.hosts);
         let ranks = self.decisions.options.ranks;
         self.report("start", &format!("start {number}: {ranks} ranks on {names}"));
         self.log("command", &plan.argv.join(" "));

@@ -78,18 +78,17 @@ fn benchmark_words(options: &LaunchOptions, start: &Start) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::hosts::{Host, Pool};
-    use crate::launcher::Launcher;
     use crate::program::Program;
     use skt_config::{LaunchDraft, LaunchSettings};
-    use skt_host::starter::Starter;
 
     #[test]
     fn only_starts_that_share_nodes_share_failure_domains() {
         let settings = LaunchSettings::read(&LaunchDraft::new()).expect("the defaults are legal");
         let hosts = vec![Host { name: "n1".to_owned(), slots: 3 }];
         let pool = Pool::new(hosts.clone(), Vec::new());
-        let starter = Launcher::Starter(Starter::Openmpi);
-        let benchmark = LaunchOptions::new(settings, starter, pool, 3, "/bin/skt-hpl".into());
+        let program_file = "/bin/skt-hpl".into();
+        let benchmark =
+            LaunchOptions { settings, pool, ranks: 3, program_file, ..LaunchOptions::default() };
         let program = Some(Program { file: "/bin/heat".into(), checksum: 7 });
         let program = LaunchOptions { program_of_user: program, ..benchmark.clone() };
         let allows = vec!["--allow-shared-domains".to_owned()];

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use skt_host::wait_clock::WaitClock;
 
-use super::fault;
 use super::hosts::{Health, Host, Pool};
 use super::line::{Arrival, IdleLines, Line};
 use super::links::addresses::Networks;
@@ -39,7 +38,7 @@ const RENEW_AFTER: Duration = Duration::from_secs(1);
 const AT_ONCE: usize = 128;
 
 /// Which nodes are asked, and what for.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Inquiry {
     /// Why they are asked. A quick probe asks only the nodes in use, and ends when it has found one
     /// that is ill.
@@ -63,21 +62,6 @@ pub struct Inquiry {
     pub tries_links: bool,
 }
 
-impl Inquiry {
-    /// Asks the nodes of `pool`, of which nothing is known.
-    pub fn new(purpose: Purpose, pool: Pool) -> Self {
-        Self {
-            purpose,
-            pool,
-            spare_losses: 0,
-            suspects: Vec::new(),
-            lost: BTreeSet::new(),
-            share_after: None,
-            tries_links: false,
-        }
-    }
-}
-
 #[derive(Debug, Default)]
 pub struct Survey {
     pub answers: BTreeMap<String, Answer>,
@@ -96,7 +80,7 @@ pub struct Survey {
 impl Survey {
     /// Whether a node can take part.
     pub fn health(&self, name: &str) -> Health {
-        self.health.get(name).cloned().unwrap_or(Health::Unknown)
+        self.health.get(name).cloned().unwrap_or_default()
     }
 
     /// The nodes that try their links after this survey: before a start those that are well; while
@@ -162,7 +146,8 @@ pub fn survey(
         return survey;
     }
     let partners = partners(&hosts, &survey.answers, limits.networks);
-    let inquiry = Inquiry::new(Purpose::Links, Pool::new(hosts, Vec::new()));
+    let pool = Pool::new(hosts, Vec::new());
+    let inquiry = Inquiry { purpose: Purpose::Links, pool, ..Inquiry::default() };
     let tried = ProbeRound::new(lines, &inquiry, reach, limits, &partners).run(is_over);
     let links = tried.answers.into_iter().map(|(name, answer)| (name, answer.links));
     survey.links = Some(links.collect());
@@ -203,7 +188,6 @@ struct ProbeRound<'a> {
     agent_fault: Option<String>,
     held_bytes: u64,
     inquiry: &'a Inquiry,
-    pool: &'a Pool,
     limits: Limits<'a>,
     lines: &'a mut IdleLines,
     reach: &'a Reach<'a>,
@@ -239,19 +223,18 @@ impl<'a> ProbeRound<'a> {
         limits: Limits<'a>,
         partners: &'a BTreeMap<String, Vec<Partner>>,
     ) -> Self {
-        let pool = &inquiry.pool;
-        let (spares, patience) = match inquiry.purpose {
-            Purpose::Check => (&[][..], PATIENCE_OF_CHECK),
-            Purpose::Links => (&pool.spares[..], PATIENCE_OF_LINKS),
-            Purpose::Start | Purpose::Clean | Purpose::Forget => (&pool.spares[..], PATIENCE),
+        let (patience, spares) = match inquiry.purpose {
+            Purpose::Check => (PATIENCE_OF_CHECK, 0),
+            Purpose::Links => (PATIENCE_OF_LINKS, 0),
+            Purpose::Start | Purpose::Clean | Purpose::Forget => (PATIENCE, usize::MAX),
         };
-        let names = pool.active.iter().chain(spares).map(|host| host.name.clone());
+        let Pool { active, spares: all, .. } = &inquiry.pool;
+        let names = active.iter().chain(all.iter().take(spares)).map(|host| host.name.clone());
         Self {
             outcomes: BTreeMap::new(),
             agent_fault: None,
             held_bytes: 0,
             inquiry,
-            pool,
             limits,
             lines,
             reach,
@@ -308,21 +291,16 @@ impl<'a> ProbeRound<'a> {
             && self.under_way.len() < self.room
             && let Some(name) = self.waiting.pop()
         {
-            self.start(name);
             due += 1;
-        }
-    }
-
-    fn start(&mut self, name: String) {
-        let (started, purpose) = (Instant::now(), self.inquiry.purpose);
-        let kept = self.lines.take(&name).filter(|_| !self.controls.contains(&name));
-        let ask = |mut line: Line| line.ask(purpose, self.partners_of(&name)).then_some(line);
-        match kept.and_then(ask) {
-            Some(line) => {
+            let (started, purpose) = (Instant::now(), self.inquiry.purpose);
+            let kept = self.lines.take(&name).filter(|_| !self.controls.contains(&name));
+            let ask = |mut line: Line| line.ask(purpose, self.partners_of(&name)).then_some(line);
+            if let Some(line) = kept.and_then(ask) {
                 self.begun = started;
                 self.under_way.push(Probe { name, line, started, is_new: false });
+            } else {
+                self.open(name, started);
             }
-            None => self.open(name, started),
         }
     }
 
@@ -330,14 +308,10 @@ impl<'a> ProbeRound<'a> {
         self.partners.get(name).map_or(&[][..], |partners| partners)
     }
 
-    fn command(&self, name: &str) -> Vec<String> {
-        (self.reach)(name, self.inquiry.purpose, self.partners_of(name))
-    }
-
     /// Opens a new line, for a probe that was started at `started`.
     fn open(&mut self, name: String, started: Instant) {
         let kept = self.under_way.iter().filter(|probe| probe.line.is_kept()).count();
-        let argv = self.command(&name);
+        let argv = (self.reach)(&name, self.inquiry.purpose, self.partners_of(&name));
         match (self.open)(&argv, self.lines.has_room(kept)) {
             Ok(line) => {
                 self.begun = self.begun.max(started);
@@ -352,8 +326,7 @@ impl<'a> ProbeRound<'a> {
                 self.outcomes.insert(name, Outcome::Unknown);
                 self.agent_fault = Some(format!(
                     "cannot start {}, which runs commands on the nodes: {error}; is it installed, \
-                     and in PATH? --agent names another. Checkpoints are kept: the same command \
-                     continues from them",
+                     and in PATH? --agent names another",
                     argv[0]
                 ));
             }
@@ -364,6 +337,7 @@ impl<'a> ProbeRound<'a> {
     /// fail where others cannot be asked for want of room, once they are late.
     fn collect(&mut self, is_up: bool) {
         let (limit, purpose) = (self.limits.each, self.inquiry.purpose);
+        let job_may_run = matches!(purpose, Purpose::Check | Purpose::Links);
         let lacks_room = !self.waiting.is_empty() && self.under_way.len() >= self.room;
         let is_known = self.slowest > Duration::ZERO;
         let late = if is_known { self.time_to_answer(self.patience).min(limit) } else { limit };
@@ -378,16 +352,14 @@ impl<'a> ProbeRound<'a> {
                     self.slowest = self.slowest.max(waited);
                     self.answered = (self.answered.0 + 1, self.answered.1 + waited);
                     self.slowest_opening = self.slowest_opening.max(opening);
-                    let host = self.pool.active.iter().find(|host| host.name == probe.name);
+                    let host = self.inquiry.pool.active.iter().find(|host| host.name == probe.name);
                     let ranks = host.map_or(1, |host| host.slots as u64).max(1);
                     self.held_bytes = self.held_bytes.max(answer.run_bytes / ranks);
                     self.lines.keep(&probe.name, probe.line);
                     Outcome::Answer(answer, probe.is_new)
                 }
-                Arrival::End(why) if probe.is_new => match purpose {
-                    Purpose::Check | Purpose::Links => Outcome::Unopened(why),
-                    Purpose::Start | Purpose::Clean | Purpose::Forget => Outcome::Failed(why),
-                },
+                Arrival::End(why) if probe.is_new && job_may_run => Outcome::Unopened(why),
+                Arrival::End(why) if probe.is_new => Outcome::Failed(why),
                 Arrival::Nothing if is_up || (lacks_room && waited >= late) => {
                     Outcome::Failed(silent.clone())
                 }
@@ -413,28 +385,29 @@ impl<'a> ProbeRound<'a> {
     /// opened a line to another node. Answers on kept lines do not test the agent, so one of the
     /// nodes that have answered gets a new line, too, or a spare if no node is left that may.
     fn judge_unopened(&mut self) {
-        let unopened = self.outcomes.iter().filter(|(_, it)| matches!(it, Outcome::Unopened(_)));
-        let names: Vec<String> = unopened.map(|(name, _)| name.clone()).collect();
-        for name in names {
-            let agent = |name: &str| self.command(name).swap_remove(0);
-            let is_same = |other: &str| agent(other) == agent(&name);
-            let opened = |(name, it): (&String, &Outcome)| {
-                matches!(it, Outcome::Answer(_, true)) && is_same(name)
+        let is_unopened = |(_, it): &(&String, &Outcome)| matches!(it, Outcome::Unopened(_));
+        let unopened: Vec<String> =
+            self.outcomes.iter().filter(is_unopened).map(|(name, _)| name.clone()).collect();
+        let agent = |name: &str| (self.reach)(name, self.inquiry.purpose, &[]).swap_remove(0);
+        for name in unopened {
+            let own = agent(&name);
+            let is_same = |other: &&String| agent(other) == own;
+            let is_opened = |(other, it): (&String, &Outcome)| {
+                matches!(it, Outcome::Answer(_, true)) && is_same(&other)
             };
-            let works = self.outcomes.iter().any(opened);
             let pending = self.under_way.iter().map(|probe| &probe.name).chain(&self.waiting);
-            let is_pending = pending.map(String::as_str).any(is_same);
-            let spares = if is_pending { &[][..] } else { &self.pool.spares[..] };
-            let answered = self.pool.active.iter().filter(|host| self.has_answer(&host.name));
-            let is_tested = self.controls.iter().any(|other| is_same(other));
-            let mut controls = answered.chain(spares).filter(|_| !is_tested);
-            if works {
-                let outcome = self.outcomes.get_mut(&name).expect("found above");
-                if let Outcome::Unopened(why) = outcome {
-                    *outcome = Outcome::Failed(std::mem::take(why));
+            let is_pending = { pending }.any(|other| is_same(&other));
+            let Pool { active, spares, .. } = &self.inquiry.pool;
+            let answered = active.iter().filter(|host| self.has_answer(&host.name));
+            let spares = spares.iter().filter(|_| !is_pending);
+            let mut others = answered.chain(spares).map(|host| &host.name);
+            let control =
+                others.find(is_same).filter(|_| !self.controls.iter().any(|it| is_same(&it)));
+            if self.outcomes.iter().any(is_opened) {
+                if let Some(Outcome::Unopened(why)) = self.outcomes.remove(&name) {
+                    self.outcomes.insert(name, Outcome::Failed(why));
                 }
-            } else if let Some(control) = controls.find(|host| is_same(&host.name)) {
-                let control = control.name.clone();
+            } else if let Some(control) = control.cloned() {
                 self.controls.insert(control.clone());
                 self.waiting.push(control);
             } else if !is_pending {
@@ -459,20 +432,18 @@ impl<'a> ProbeRound<'a> {
         if matches!(self.inquiry.purpose, Purpose::Check | Purpose::Links) {
             return Health::Well;
         }
-        let (held_bytes, rank_bytes) = (self.held_bytes, self.limits.rank_bytes);
-        let of_program =
-            || self.limits.program.and_then(|program| fault::program_fault(answer, program));
-        let fault = fault::node_fault(answer, host.slots as u64, held_bytes, rank_bytes);
-        fault.or_else(of_program).map_or(Health::Well, Health::Ill)
+        let Limits { rank_bytes, program, .. } = self.limits;
+        let fault = answer.fault(host.slots as u64, self.held_bytes, rank_bytes, program);
+        fault.map_or(Health::Well, Health::Ill)
     }
 
     /// Takes silent nodes in use for lost if no packet comes back from them, however long the agent
     /// would wait for them. Before the first start nothing is lost by waiting.
     fn try_silent(&mut self) {
-        match self.inquiry.purpose {
-            Purpose::Check | Purpose::Links => {}
-            Purpose::Start if self.inquiry.spare_losses > 0 => {}
-            Purpose::Start | Purpose::Clean | Purpose::Forget => return,
+        let (purpose, spare_losses) = (self.inquiry.purpose, self.inquiry.spare_losses);
+        let job_may_run = matches!(purpose, Purpose::Check | Purpose::Links);
+        if !(job_may_run || purpose == Purpose::Start && spare_losses > 0) {
+            return;
         }
         if let Some(gone) = &self.gone {
             let gone = gone.try_recv().unwrap_or_default();
@@ -484,16 +455,17 @@ impl<'a> ProbeRound<'a> {
                 self.outcomes.insert(name, Outcome::Failed(why));
             }
         } else if self.begun.elapsed() > self.slowest + PATIENCE_WITH_SUSPECTS {
-            let active = &self.pool.active;
+            let Pool { active, spares, .. } = &self.inquiry.pool;
             // Of many nodes, some are not asked yet; a control has answered.
-            let asked = self.under_way.iter().map(|probe| probe.name.as_str());
-            let asked: BTreeSet<&str> = asked.filter(|name| !self.has_answer(name)).collect();
-            let silent = active.iter().filter(|host| asked.contains(host.name.as_str()));
-            let silent: Vec<String> = silent.map(|host| host.name.clone()).collect();
-            let all = active.iter().chain(&self.pool.spares);
-            let well = all.filter(|host| self.health(host) == Health::Well);
-            let well: Vec<String> =
-                well.take(silent.len() + 1).map(|host| host.name.clone()).collect();
+            let is_asked = |host: &&Host| {
+                let is_under_way = self.under_way.iter().any(|probe| probe.name == host.name);
+                is_under_way && !self.has_answer(&host.name)
+            };
+            let names = |host: &Host| host.name.clone();
+            let silent: Vec<String> = active.iter().filter(is_asked).map(names).collect();
+            let all = active.iter().chain(spares);
+            let well = all.filter(|host| self.health(host) == Health::Well).map(names);
+            let well: Vec<String> = well.take(silent.len() + 1).collect();
             if !silent.is_empty() && !well.is_empty() {
                 self.gone = Some(connect::find_gone(silent, &well));
             }
@@ -502,35 +474,33 @@ impl<'a> ProbeRound<'a> {
 
     /// Whether the answers so far suffice to continue.
     fn is_enough(&self) -> bool {
-        let (pool, inquiry) = (self.pool, self.inquiry);
+        let Inquiry { pool, suspects, lost, share_after, spare_losses, purpose, .. } = self.inquiry;
         let has_answered = |host: &&Host| {
             let outcome = self.outcomes.get(&host.name);
             outcome.is_some_and(|outcome| !matches!(outcome, Outcome::Unopened(_)))
         };
         let silent: Vec<&Host> = pool.active.iter().filter(|it| !has_answered(it)).collect();
-        let are_suspects = silent.iter().all(|host| inquiry.suspects.contains(&host.name));
-        match inquiry.purpose {
+        let are_suspects = silent.iter().all(|host| suspects.contains(&host.name));
+        match purpose {
             Purpose::Links => return silent.is_empty() || !self.is_patient(self.patience),
             Purpose::Check => {
                 let patience = if are_suspects { PATIENCE } else { self.patience };
-                let is_trying =
-                    self.outcomes.values().any(|outcome| matches!(outcome, Outcome::Unopened(_)));
+                let is_trying = self.outcomes.values().any(|it| matches!(it, Outcome::Unopened(_)));
                 let is_late = !self.is_patient(patience) && silent.len() < pool.active.len();
                 return self.has_failed() || silent.is_empty() || (is_late && !is_trying);
             }
             Purpose::Start | Purpose::Clean | Purpose::Forget => {}
         }
-        let spares =
-            |from, count| pool.spares.iter().skip(from).take(count).all(|it| has_answered(&it));
+        // Without `share_after` as many as are needed are waited for.
+        let first = share_after.unwrap_or(usize::MAX);
+        let [spares, away] = [0..first, first..usize::MAX].map(|part| {
+            pool.spares.iter().skip(part.start).take(part.len()).all(|it| has_answered(&it))
+        });
         // Nodes that are away may be back: they are given some time to answer.
-        if let Some(first) = inquiry.share_after
-            && !spares(first, usize::MAX)
-            && self.is_patient(PATIENCE)
-        {
+        if share_after.is_some() && !away && self.is_patient(PATIENCE) {
             return false;
         }
-        let can_go_on =
-            || inquiry.share_after.is_some_and(|first| spares(0, first)) || self.can_replace();
+        let can_go_on = || (share_after.is_some() && spares) || self.can_replace();
         if silent.is_empty() {
             return can_go_on();
         }
@@ -540,9 +510,9 @@ impl<'a> ProbeRound<'a> {
             self.is_patient(PATIENCE)
         };
         let is_well =
-            |host: &&Host| self.health(host) == Health::Well && !inquiry.lost.contains(&host.name);
+            |host: &&Host| self.health(host) == Health::Well && !lost.contains(&host.name);
         let missing = pool.active.len() - pool.active.iter().filter(is_well).count();
-        !is_patient && missing <= inquiry.spare_losses && can_go_on()
+        !is_patient && missing <= *spare_losses && can_go_on()
     }
 
     fn has_failed(&self) -> bool {
@@ -552,18 +522,20 @@ impl<'a> ProbeRound<'a> {
     /// Whether spares that have answered can take the places of all nodes in use that are ill,
     /// silent or known to be lost.
     fn can_replace(&self) -> bool {
-        let health = |host: &'a Host, is_in_use| {
-            let health = match self.health(host) {
-                _ if self.inquiry.lost.contains(&host.name) => Health::Ill("is lost".to_owned()),
-                Health::Unknown if is_in_use => Health::Ill("is silent".to_owned()),
-                health => health,
-            };
-            (host.name.as_str(), health)
-        };
-        let active = self.pool.active.iter().map(|host| health(host, true));
-        let spares = self.pool.spares.iter().map(|host| health(host, false));
-        let known: BTreeMap<&str, Health> = active.chain(spares).collect();
-        self.pool.can_replace(|name| known.get(name).cloned().unwrap_or(Health::Unknown))
+        let Inquiry { pool, lost, .. } = self.inquiry;
+        let known: BTreeMap<&str, Health> = pool
+            .active
+            .iter()
+            .chain(&pool.spares)
+            .map(|host| (host.name.as_str(), self.health(host)))
+            .collect();
+        pool.can_replace(|name| match &known[name] {
+            _ if lost.contains(name) => Health::Ill("is lost".to_owned()),
+            Health::Unknown if pool.active.iter().any(|host| host.name == name) => {
+                Health::Ill("is silent".to_owned())
+            }
+            health => health.clone(),
+        })
     }
 
     /// Whether nodes that are silent may still answer.
@@ -579,26 +551,25 @@ impl<'a> ProbeRound<'a> {
     /// Ends what is in progress. If `silence_counts`, nodes in use that did not answer are
     /// lost; others were not waited for.
     fn stop(mut self, silence_counts: bool) -> Survey {
+        let Inquiry { purpose, pool, suspects, .. } = self.inquiry;
         // A quick probe ends with the first node that fails, before the others' time is up.
-        let is_cut_short = self.inquiry.purpose == Purpose::Check && self.has_failed();
-        for probe in std::mem::take(&mut self.under_way) {
-            let name = probe.name;
-            let is_in_use = self.pool.active.iter().any(|host| host.name == name);
-            let outcome = if is_in_use && silence_counts && !is_cut_short {
-                let waited = probe.started.elapsed().as_secs_f64();
-                let is_suspect = self.inquiry.suspects.contains(&name);
+        let silence_counts = silence_counts && !(*purpose == Purpose::Check && self.has_failed());
+        for Probe { name, line, started, .. } in std::mem::take(&mut self.under_way) {
+            let outcome = if silence_counts && pool.active.iter().any(|host| host.name == name) {
+                let waited = started.elapsed().as_secs_f64();
+                let is_suspect = suspects.contains(&name);
                 let broke = if is_suspect { ", and a connection to it broke" } else { "" };
                 let after = "after all others had answered";
                 Outcome::Failed(format!("no answer in {waited:.1} s, {after}{broke}"))
             } else {
-                self.lines.keep(&name, probe.line);
+                self.lines.keep(&name, line);
                 Outcome::Unknown
             };
             if !self.has_answer(&name) {
                 self.outcomes.insert(name, outcome);
             }
         }
-        let asked = self.pool.active.iter().chain(&self.pool.spares);
+        let asked = pool.active.iter().chain(&pool.spares);
         let health = asked.map(|host| (host.name.clone(), self.health(host))).collect();
         let slowest = self.slowest.max(self.slowest_opening);
         let (agent_fault, held_bytes) = (self.agent_fault, self.held_bytes);

@@ -1,9 +1,14 @@
-//! The heartbeats and the output of the job, and what the supervisor records of them.
+//! The heartbeats and the output of the job, and the nodes' answers before a start: what the
+//! supervisor records of them.
 
 use super::{Action, Decisions};
+use crate::hosts::short_names;
+use crate::probe::Answer;
+use crate::survey::Survey;
 use skt_checkpoint::heartbeat::{
-    CHANGED, COMPUTE, FACTOR, Heartbeat, REFUSED, REPORTED, TIME_UP, WAIT,
+    CHANGED, CHECKPOINT, COMPUTE, FACTOR, Heartbeat, OPEN, REFUSED, REPORTED, TIME_UP, WAIT,
 };
+use skt_store::store::CLEANERS;
 use skt_terms::exit::Exit;
 
 /// The step of the protocol after which a checkpoint exists.
@@ -36,12 +41,6 @@ impl Decisions {
             format!("# start {before} ended here; what follows is the report of start {start}\n")
         });
         self.act(Action::Print([border.as_bytes(), text].concat()));
-    }
-
-    /// Notes that the report cannot be printed, which is no reason to stop the job.
-    pub(super) fn unprinted(&mut self, why: String) {
-        self.notify("unprinted", why.clone());
-        self.printed.print_error = Some(why);
     }
 
     /// Notes the node in use that `line` reports lost, or that the launcher has not reached a node
@@ -112,29 +111,90 @@ impl Decisions {
                 ));
             }
         }
-        if self.options.is_of_program() {
-            self.note_sign(&beat);
-        } else {
-            self.note_phase(&beat.phase);
-        }
+        self.note_phase(&beat);
         self.state.last_beat = Some((beat, now_unix));
         if let Some(text) = back {
             self.notify("computing", text);
         }
     }
 
-    /// Records what the phase of the benchmark contains, other than that it is alive.
-    fn note_phase(&mut self, phase: &str) {
-        let state = &mut self.state;
+    /// Records what the phase contains, other than that the job is alive. A program of the user may
+    /// have several runs, one after the other.
+    fn note_phase(&mut self, beat: &Heartbeat) {
+        let (state, is_of_program) = (&mut self.state, self.options.program_of_user.is_some());
         let after_commit = state.last_beat.as_ref().is_some_and(|(last, _)| last.phase == COMMIT);
-        match phase {
-            REFUSED => state.is_refused = true,
+        if let Some(keeps) = beat.keeps.as_ref().filter(|_| is_of_program) {
+            state.has_several_runs |=
+                state.keeps.as_ref().is_some_and(|before| before.run_id != keeps.run_id);
+            state.run_id.clone_from(&keeps.run_id);
+            state.keeps = Some(keeps.clone());
+        }
+        match &*beat.phase {
+            REFUSED if !is_of_program => state.is_refused = true,
             CHANGED => state.is_changed = true,
             TIME_UP => state.is_time_up = true,
-            REPORTED => state.is_reported = true,
-            _ if NO_CHECKPOINT.contains(&phase) => state.has_checkpoint = false,
-            _ => state.has_checkpoint |= after_commit && phase != COMMIT,
+            REPORTED => {
+                state.is_reported = true;
+                state.has_checkpoint &= !is_of_program;
+            }
+            OPEN if is_of_program => {
+                state.has_several_runs |= std::mem::take(&mut state.is_reported);
+            }
+            COMPUTE | CHECKPOINT if is_of_program => state.has_checkpoint |= beat.column > 0,
+            _ if is_of_program => {}
+            phase if NO_CHECKPOINT.contains(&phase) => state.has_checkpoint = false,
+            phase => state.has_checkpoint |= after_commit && phase != COMMIT,
         }
+    }
+
+    /// Reports the OOM kills on the nodes since they were asked before the last start.
+    pub(super) fn report_oom_kills(&mut self, survey: &Survey) {
+        for (name, answer) in &survey.answers {
+            let before = self.oom_kills.insert(name.clone(), answer.oom_kills);
+            let found = before.and_then(|before| answer.oom_kills.since(&before, name));
+            let Some((_, text)) = found.filter(|(count, _)| *count > 0) else { continue };
+            if let Some(failure) = self.state.failures.last_mut() {
+                failure.how = format!("{}; {text}", failure.how);
+            }
+            self.notify("oom", text);
+        }
+    }
+
+    /// Warns before a start if an earlier start had a checkpoint, and no node that should have
+    /// segments of the run has any: nothing of the run has removed them. Notes the nodes that have
+    /// none as those without data.
+    pub(super) fn warn_of_lost_segments(&mut self, survey: &Survey) {
+        let state = &self.state;
+        // The nodes of a program are asked for its data once it has reported where that is.
+        let is_unknown = self.options.is_of_program() && state.keeps.is_none();
+        // A start that has refused for that reason has reported it.
+        if !state.has_checkpoint || state.is_refused || is_unknown {
+            return;
+        }
+        let holders = state.pool.used(self.options.ranks).into_iter().map(|host| host.name);
+        let holders = holders.filter(|name| !state.hollow.contains(name));
+        let asked: Vec<_> =
+            holders.filter_map(|name| Some((survey.answers.get(&name)?, name))).collect();
+        let has_none = |answer: &Answer| {
+            answer.run_bytes == 0 && answer.no_store.is_none() && answer.immortal == 0
+        };
+        for (_, name) in asked.iter().filter(|(answer, _)| has_none(answer)) {
+            self.note_hollow(name);
+        }
+        if asked.is_empty() || !asked.iter().all(|(answer, _)| has_none(answer)) {
+            return;
+        }
+        let state = &self.state;
+        let of_last_beat = state.last_beat.as_ref().map(|(beat, _)| beat.column);
+        let column = of_last_beat.or_else(|| state.failures.last().map(|failure| failure.column));
+        let place = self.options.place();
+        let reached = column.map_or(String::new(), |column| format!(" ({place} {column})"));
+        let text = format!(
+            "warning: an earlier start of this run had a checkpoint{reached}, and its segments are \
+             gone from {}: {CLEANERS}",
+            short_names(asked.iter().map(|(_, name)| name))
+        );
+        self.notify("gone", text);
     }
 }
 

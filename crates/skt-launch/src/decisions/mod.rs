@@ -15,63 +15,141 @@
 //! | what is decided | file |
 //! |---|---|
 //! | the phases: what follows from an answer, a start, the end of a job | this one |
-//! | which nodes are replaced before a start, or declined by the job | `replace` |
-//! | which nodes run the ranks of lost ones as well | `share` |
-//! | whether a running job hangs, and when its nodes are probed | `running` |
-//! | what output, heartbeats and answers show | `job_output`, `program`, `corruption`, `answers` |
+//! | which nodes are replaced before a start, or declined by the job, and which run the ranks of lost ones | `replace` |
+//! | whether a running job hangs, when its nodes are probed, which nodes compute wrong | `running` |
+//! | what output, heartbeats and answers show | `job_output` |
 //! | which nodes are cut off | `links` |
-//! | how the run ends | `ending` |
+//! | how the run ends, also one of a program | `ending` |
 //!
 //! Each phase can lead to `Over`. [`Action::FindJob`], [`Action::Ask`],
 //! [`Action::Launch`] and [`Action::End`] come last among the actions of an event, and
 //! the next event has their result.
 
-mod answers;
-mod corruption;
 mod ending;
-mod event;
 mod job_output;
 mod links;
-mod program;
 mod replace;
 mod running;
-mod share;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(crate) use event::{Action, Event, Start};
+use job_output::LineReader;
 use links::{Doubts, LinkRecord};
 use running::{CUT_OFF, RunningJob};
 
-use super::after_ending::{self, AfterEnding};
 use super::hosts::{Health, Host, Pool, UNLISTED, short_names};
 use super::probe::{Answer, Purpose};
-use super::program::ProcessEnd;
+use super::program::RankEnd;
 use super::state::{Failure, SupervisorState};
 use super::survey::{Inquiry, Survey};
 use super::watch::HeartbeatWatch;
 use super::{LaunchOptions, SupervisorError};
-use skt_checkpoint::heartbeat::{CHANGED, DONE};
+use skt_checkpoint::heartbeat::{CHANGED, DONE, Heartbeat};
 use skt_host::counters::oom_kills::OomKills;
 use skt_host::process::Process;
 use skt_terms::exit::Exit;
 
 #[derive(Debug)]
+pub(crate) enum Event {
+    /// The supervisor begins.
+    Begin,
+    /// No launcher of an earlier supervisor is known; `swept` processes that one had
+    /// started were found and ended.
+    NoJob {
+        swept: usize,
+    },
+    /// The launcher of an earlier supervisor is known: it runs, or has ended while no
+    /// supervisor was there.
+    Found {
+        runs: bool,
+    },
+    /// The end of [`Action::Ask`].
+    Answers(Survey),
+    Launched(Process),
+    Unstarted(SupervisorError),
+    /// What the job has written of its report: whole lines, or any bytes of the user's program.
+    Report(Vec<u8>),
+    /// Why the report cannot be printed.
+    Unprinted(String),
+    /// A sign of life of the job.
+    Heartbeat(Heartbeat),
+    /// Another line of the job or its launcher; the start of one that is very long.
+    Line(String),
+    /// What the job writes cannot be read.
+    Unread(SupervisorError),
+    /// A rank that runs the user's program has ended.
+    RankEnded(RankEnd),
+    /// The launcher has ended. All that the job wrote came before.
+    Ended {
+        how: String,
+        succeeded: bool,
+    },
+    /// The file of spares lists these nodes now.
+    Spares(Vec<Host>),
+    /// Time has passed; the user has asked this many times to stop.
+    Tick {
+        stops: usize,
+    },
+    /// For some time the supervisor has neither watched the job nor asked its nodes: it was stopped
+    /// itself, perhaps with the job, or had to wait for a file system or for the reader of its
+    /// output.
+    Unwatched {
+        seconds: f64,
+    },
+    Saved,
+    /// The state or an event could not be written.
+    Unsaved(SupervisorError),
+}
+
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// Print to the user.
+    Message(String),
+    /// Print to the user and log it as an event of that kind.
+    Report(&'static str, String),
+    Print(Vec<u8>),
+    /// Write the state.
+    Save,
+    /// Remove the files that only a running run needs.
+    Tidy,
+    /// Look for a job that an earlier supervisor has left.
+    FindJob,
+    /// Close the lines to all nodes: the next questions go by new ones.
+    CloseLines,
+    Ask(Inquiry),
+    Launch(Start),
+    /// Ask the launcher to end.
+    Terminate,
+    /// Kill the launcher and its process group.
+    Kill,
+    /// Write the JSON record of the run.
+    Account,
+    End(Result<Exit, SupervisorError>),
+}
+
+/// A start of the job.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Start {
+    pub hosts: Vec<Host>,
+    /// The value of `--resume`, if the user's arguments are not to decide.
+    pub resume: Option<&'static str>,
+    /// Whether nodes run ranks of lost ones as well as their own.
+    pub shares: bool,
+}
+
+#[derive(Debug, Default)]
 enum Phase {
     /// A job of an earlier supervisor may be there.
+    #[default]
     Finding,
     /// Nodes are asked while no launcher runs.
     ProbeRound(AfterProbe),
-    /// The nodes are well; the start is at this time.
-    Pausing {
-        until_unix: f64,
-    },
+    /// The nodes are well; the start is at this time, in Unix seconds.
+    Pausing(f64),
     /// A lost node has no spare; the nodes are asked again at this time.
-    Waiting {
-        until_unix: f64,
-    },
+    Waiting(f64),
     Starting,
     Running,
     Over,
@@ -88,7 +166,7 @@ enum AfterProbe {
 
 /// The supervisor's decisions about one run. Times are Unix seconds by a clock that
 /// does not go back.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Decisions {
     /// What the user wants of the run.
     pub options: LaunchOptions,
@@ -140,28 +218,10 @@ struct Printed {
 impl Decisions {
     /// The decisions for the run of `state`, of which nothing runs yet.
     pub(crate) fn new(options: LaunchOptions, state: SupervisorState) -> Self {
-        let floor_seconds = options.settings.hang_after_seconds;
-        let watch = HeartbeatWatch::new(floor_seconds, options.is_of_program());
-        Self {
-            listed: options.pool.everyone().map(|host| host.name.clone()).collect(),
-            options,
-            state,
-            watch,
-            phase: Phase::Finding,
-            running: RunningJob::default(),
-            suspects: Vec::new(),
-            doubts: Doubts::default(),
-            unfit: BTreeMap::new(),
-            health: BTreeMap::new(),
-            answers: BTreeMap::new(),
-            held_bytes: 0,
-            links: LinkRecord::default(),
-            oom_kills: BTreeMap::new(),
-            pending_refusal: None,
-            printed: Printed::default(),
-            tidies: false,
-            actions: Vec::new(),
-        }
+        let listed = options.pool.everyone().map(|host| host.name.clone()).collect();
+        let watch =
+            HeartbeatWatch::new(options.settings.hang_after_seconds, options.is_of_program());
+        Self { options, listed, state, watch, ..Self::default() }
     }
 
     /// What is to be done now that `event` has happened, at that time.
@@ -174,23 +234,19 @@ impl Decisions {
             Event::Launched(launcher) => self.launched(now_unix, launcher),
             Event::Unstarted(error) => self.unstarted(error),
             Event::Report(text) => self.report(&text),
-            Event::Unprinted(why) => self.unprinted(why),
-            Event::Heartbeat(beat) => self.beat(now_unix, beat),
-            Event::Line(line) => {
-                self.note_sigkill(&line);
-                self.suspect(&line);
+            // This is no reason to stop the job.
+            Event::Unprinted(why) => {
+                self.notify("unprinted", why.clone());
+                self.printed.print_error = Some(why);
             }
+            Event::Heartbeat(beat) => self.beat(now_unix, beat),
+            Event::Line(line) => self.suspect(&line),
             // A job that cannot be watched is killed.
             Event::Unread(error) => {
                 self.act(Action::Kill);
                 self.end(Err(error));
             }
-            Event::RankEnded(end) => {
-                if end.end == ProcessEnd::Signal(libc::SIGKILL) {
-                    self.note_sigkill_on(&end.host);
-                }
-                self.running.ends.note(end);
-            }
+            Event::RankEnded(end) => self.running.ends.note(end),
             Event::Ended { how, succeeded } => self.ended(now_unix, &how, succeeded),
             Event::Spares(listed) => self.list_spares(listed),
             Event::Tick { stops } => self.tick(now_unix, stops),
@@ -217,10 +273,7 @@ impl Decisions {
             let back = self.state.pool.readmit();
             self.state.blamed.retain(|name, _| !back.contains(name));
             if !back.is_empty() {
-                self.notify(
-                    "readmit",
-                    format!("in again as spares: {}", short_names(back.iter().map(String::as_str))),
-                );
+                self.notify("readmit", format!("in again as spares: {}", short_names(&back)));
             }
         }
         if !self.options.settings.replace_suspects {
@@ -232,10 +285,8 @@ impl Decisions {
 
     fn no_job(&mut self, swept: usize) {
         if swept > 0 {
-            self.notify(
-                "ended",
-                format!("{swept} process(es) that an earlier supervisor had started"),
-            );
+            let text = format!("{swept} process(es) that an earlier supervisor had started");
+            self.notify("ended", text);
         }
         // The time that was up is that of an earlier allocation.
         self.state.is_time_up = false;
@@ -278,29 +329,25 @@ impl Decisions {
 
     /// Gives the run up if it has failed too often. Returns whether it has.
     fn has_failed_too_often(&mut self) -> bool {
-        let past = self.past();
+        let (past, most) = (self.past(), self.options.settings.max_restarts);
         let resolution_columns = self.watch.resolution_columns();
-        let (place, most) = (self.options.place(), self.options.settings.max_restarts);
-        let Some(why) = after_ending::give_up(past, place, resolution_columns, most) else {
-            return false;
-        };
-        let names = self.cut_off_in_use();
-        if past.len() <= most && names.iter().any(|name| self.doubts.is_lost(name)) {
+        let why = ending::why_give_up(past, self.options.place(), resolution_columns, most);
+        let Some(why) = why else { return false };
+        let (names, is_too_often) = (self.cut_off_in_use(), past.len() > most);
+        if !is_too_often && names.iter().any(|name| self.doubts.is_lost(name)) {
             // The next start leaves it out, or waits.
             return false;
         }
         let has_lived = past.last().is_none_or(|failure| failure.lived);
-        let (why, exit) = if has_lived || past.len() > most {
+        let (why, exit) = if has_lived || is_too_often {
             (why, Exit::BadInput)
         } else if !names.is_empty() {
-            let names = short_names(names.iter().map(String::as_str));
-            (format!("{names}: {CUT_OFF}"), Exit::Interrupted)
+            (format!("{}: {CUT_OFF}", short_names(&names)), Exit::Interrupted)
         } else if self.links.none_reached {
             let none = "but no two of them reach each other: their network is down, or filtered";
             (format!("{why}, {none}"), Exit::BadInput)
         } else {
-            let help = "see what the launcher printed; `skt-hpl screen --hosts FILE` finds the \
-                        node at fault";
+            let help = "`skt-hpl screen --hosts FILE` finds the node at fault";
             (format!("{why}: {help}"), Exit::BadInput)
         };
         self.give_up(&why, exit);
@@ -335,11 +382,9 @@ impl Decisions {
     }
 
     fn ask(&mut self, purpose: Purpose, tries_links: bool) {
-        let mut inquiry = Inquiry {
-            suspects: self.suspects.clone(),
-            tries_links,
-            ..Inquiry::new(purpose, self.state.pool.placed())
-        };
+        let suspects = self.suspects.clone();
+        let pool = self.state.pool.placed();
+        let mut inquiry = Inquiry { purpose, pool, suspects, tries_links, ..Inquiry::default() };
         match purpose {
             Purpose::Start => {
                 inquiry.lost = self.known_lost();
@@ -408,7 +453,7 @@ impl Decisions {
             // A node is not named twice.
             nodes.retain(|node| self.printed.warnings.insert((text.clone(), (*node).to_owned())));
             if !nodes.is_empty() {
-                self.notify("warning", format!("warning: {}: {text}", short_names(nodes)));
+                self.notify("warning", format!("warning: {}: {text}", short_names(&nodes)));
             }
         }
     }
@@ -478,24 +523,17 @@ impl Decisions {
     fn tick(&mut self, now_unix: f64, stops: usize) {
         // All that a job has written before it was found is read before the first tick.
         self.watch.replayed(now_unix);
+        // The time has ended before a program of the user could be notified.
+        let is_over = self.options.is_of_program() && self.state.is_time_up;
         match &self.phase {
-            Phase::Pausing { .. } | Phase::Waiting { .. }
-                if stops > 0 || self.is_over_for_program() =>
-            {
-                self.stopped();
-            }
-            Phase::Waiting { until_unix } if now_unix >= *until_unix => {
+            Phase::Pausing(_) | Phase::Waiting(_) if stops > 0 || is_over => self.stopped(),
+            Phase::Waiting(until_unix) if now_unix >= *until_unix => {
                 self.ask_then(AfterProbe::Start);
             }
-            Phase::Pausing { until_unix } if now_unix >= *until_unix => self.launch(),
+            Phase::Pausing(until_unix) if now_unix >= *until_unix => self.launch(),
             Phase::Running => self.watch_job(now_unix, stops),
             _ => {}
         }
-    }
-
-    /// Whether the time has ended before a program of the user could be notified.
-    fn is_over_for_program(&self) -> bool {
-        self.options.is_of_program() && self.state.is_time_up
     }
 
     fn ended(&mut self, now_unix: f64, how: &str, succeeded: bool) {
@@ -521,48 +559,53 @@ impl Decisions {
         } else {
             how
         };
+        // This code counts, and not the launcher's.
         let exit = last.and_then(|beat| beat.exit).filter(|_| !is_cut).map(Exit::from_code);
         let stop_asked = self.running.terminated_unix.is_some();
-        match after_ending::next(exit, state, stop_asked) {
-            AfterEnding::Lost if self.options.starts_over() => {
-                state.has_checkpoint = false;
-                self.notify(
-                    "over",
-                    "more is lost than can be rebuilt: starting over from the seed",
-                );
-                self.prepare();
+        match exit {
+            Some(Exit::BadInput) if state.is_refused && !state.is_reported => self.lost(),
+            Some(Exit::BadInput) if !state.is_changed && !state.is_reported => {
+                self.refused(now_unix, stop_asked);
             }
-            AfterEnding::Lost => {
-                let lost = self.lost_since_computing();
-                let why = format!(
-                    "more is lost than the checkpoint can rebuild, see the message above{lost}; \
-                     --start-over would begin from the seed"
-                );
-                self.give_up(&why, Exit::BadInput);
+            Some(exit @ (Exit::Passed | Exit::ResidualFailed)) => self.done(exit, lost_lines),
+            Some(exit @ Exit::BadInput) if state.is_reported => self.done(exit, lost_lines),
+            Some(Exit::Interrupted) if state.is_time_up => self.ask_then(AfterProbe::Stop),
+            Some(Exit::Interrupted | Exit::BadInput) | None if stop_asked => {
+                self.ask_then(AfterProbe::Stop);
             }
-            AfterEnding::JobRefused if !stop_asked && self.replaces_declined() => {
-                let declined = self.declined();
-                let names = short_names(declined.keys().map(String::as_str));
-                self.note_failure(now_unix, format!("the job declines {names}"));
-                self.restart();
-            }
-            AfterEnding::JobRefused => self.finish_refused(),
-            AfterEnding::Finished(exit) => {
-                if lost_lines > 0 {
-                    let text = format!(
-                        "warning: the last {lost_lines} lines of the report did not come, and the \
-                         job is done; what --json of the run has is whole"
-                    );
-                    self.notify("cut", text);
-                }
-                self.clean(exit);
-            }
-            AfterEnding::Stopped => self.ask_then(AfterProbe::Stop),
-            AfterEnding::Restart => {
+            _ => {
                 self.note_failure(now_unix, how);
                 self.restart();
             }
         }
+    }
+
+    /// The job is done and reported; no data of the run is needed any more.
+    fn done(&mut self, exit: Exit, lost_lines: u64) {
+        if lost_lines > 0 {
+            let text = format!(
+                "warning: the last {lost_lines} lines of the report did not come, and the job is \
+                 done; what --json of the run has is whole"
+            );
+            self.notify("cut", text);
+        }
+        self.clean(exit);
+    }
+
+    /// More ranks are lost than the code can rebuild.
+    fn lost(&mut self) {
+        if self.options.starts_over() {
+            self.state.has_checkpoint = false;
+            let text = "more is lost than can be rebuilt: starting over from the seed";
+            self.notify("over", text);
+            return self.prepare();
+        }
+        let lost = self.lost_since_computing();
+        let why = format!(
+            "more is lost than the checkpoint can rebuild, see the message above{lost}; \
+             --start-over would begin from the seed"
+        );
+        self.give_up(&why, Exit::BadInput);
     }
 
     /// Asks the nodes before the next start, unless the launcher has refused to start the job and

@@ -2,19 +2,23 @@
 //! the matrix show to be ill, in place by spares; and those that the job declines because they lack
 //! what its other nodes have, such as the BLAS that its first start chose. Without spares the run
 //! ends then, because the next start would decline them, too.
+//!
+//! With `--no-spare spread` the ranks of lost nodes without a spare become further ranks of other
+//! nodes, and return to nodes of their own once there are some.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::running::CUT_OFF;
-use super::{Action, AfterProbe, Decisions, Phase};
-use crate::after_ending;
-use crate::hosts::{Health, Host, Pool, Replacement, SparesSpent, describe_lost, short_names};
+use super::{Action, AfterProbe, Decisions, Phase, ending};
+use crate::hosts::{
+    Health, Host, Lack, Pool, Replacement, SparesSpent, describe_lost, short_names,
+};
 use crate::state::Failure;
 use skt_checkpoint::heartbeat::UnfitHost;
 use skt_config::launch::NoSpare;
 use skt_terms::exit::Exit;
 use skt_terms::shown::shown_message;
-use skt_terms::units::counted;
+use skt_terms::units::{bytes_unlike, counted};
 
 impl Decisions {
     /// Nodes that are lost whatever they answer: their links are dead, two starts have not reached
@@ -46,12 +50,6 @@ impl Decisions {
         }
     }
 
-    /// Whether nodes may have data that a start needs: of an earlier start, or of another command.
-    pub(super) fn has_data(&self) -> bool {
-        let is_there = || self.answers.values().any(|answer| answer.run_bytes > 0);
-        self.options.is_protected && (self.has_lived() || is_there())
-    }
-
     /// Nodes in use without data: each is a loss that the next start has to rebuild.
     pub(super) fn hollow(&self) -> Vec<String> {
         let names = self.state.pool.active.iter().map(|host| &host.name);
@@ -81,22 +79,24 @@ impl Decisions {
         let (pool, away) = (&self.state.pool, self.state.pool.away());
         let mut lost = BTreeSet::from_iter(self.hollow());
         let (mut cut_off, mut kept) = (Vec::new(), Vec::new());
-        for (place, Host { name, .. }) in pool.active.iter().enumerate() {
-            let homes = || pool.homes(place).map(str::to_owned);
-            match self.health_of(name) {
-                Health::Ill(why) if why == CUT_OFF && !away.contains(&place) => {
-                    cut_off.push(name.as_str());
-                    kept.extend(homes());
-                }
-                Health::Ill(_) if !away.contains(&place) => lost.extend(homes()),
-                _ => {}
+        for (place, host) in pool.active.iter().enumerate().filter(|(p, _)| !away.contains(p)) {
+            let Health::Ill(why) = self.health_of(&host.name) else { continue };
+            let homes = pool.homes(place).map(str::to_owned);
+            if why == CUT_OFF {
+                cut_off.push(host);
+                kept.extend(homes);
+            } else {
+                lost.extend(homes);
             }
         }
         let before = lost.len();
         lost.extend(kept);
         let most: usize = lost.iter().map(|name| self.max_of_a_group(name)).sum();
         let parities = self.options.parities;
-        (lost.len() > before && self.has_data() && most > parities).then(|| {
+        // Of an earlier start, or of another command.
+        let is_there = || self.answers.values().any(|answer| answer.run_bytes > 0);
+        let has_data = self.options.is_protected && (self.has_lived() || is_there());
+        (lost.len() > before && has_data && most > parities).then(|| {
             format!(
                 "{}: {CUT_OFF}; not left out, as the checkpoint can rebuild {} of a group, and up \
                  to {most} would be lost",
@@ -109,13 +109,13 @@ impl Decisions {
     /// The most ranks of one group among those of a node in use.
     fn max_of_a_group(&self, name: &str) -> usize {
         let groups = &self.options.sharing.groups;
-        let mut held: BTreeMap<Option<&usize>, usize> = BTreeMap::new();
+        let mut held: BTreeMap<&usize, usize> = BTreeMap::new();
         let place = self.state.pool.active.iter().position(|host| host.name == name);
-        for slot in place.into_iter().flat_map(|place| self.state.pool.slots()[place].clone()) {
-            *held.entry(groups.get(slot)).or_default() += 1;
+        let slots = place.into_iter().flat_map(|place| self.state.pool.slots()[place].clone());
+        for group in slots.filter_map(|slot| groups.get(slot)) {
+            *held.entry(group).or_default() += 1;
         }
         // Of unknown groups no two ranks share a node.
-        held.remove(&None);
         held.into_values().max().unwrap_or(1)
     }
 
@@ -177,24 +177,22 @@ impl Decisions {
         self.unshare();
         self.running.is_unreached = false;
         self.warn_without_room();
-        let pause_seconds = after_ending::backoff_seconds(self.past());
+        let pause_seconds = ending::backoff_seconds(self.past());
         if pause_seconds > 0.0 {
             self.notify("pause", format!("{pause_seconds:.0} s before the next start"));
         }
-        self.phase = Phase::Pausing { until_unix: now_unix + pause_seconds };
+        self.phase = Phase::Pausing(now_unix + pause_seconds);
     }
 
     /// Lost nodes have no spare: waits for them if the user wants that and there is time, and gives
     /// up otherwise.
     fn wait_or_give_up(&mut self, now_unix: f64, spent: &str) {
-        let settings = &self.options.settings;
-        let until_unix = now_unix + settings.probe_limit_seconds;
-        if settings.no_spare != NoSpare::Wait {
+        let until_unix = now_unix + self.options.settings.probe_limit_seconds;
+        if self.options.settings.no_spare != NoSpare::Wait {
             return self.give_up(spent, Exit::Interrupted);
         }
         if self.options.end_unix.is_some_and(|end_unix| until_unix >= end_unix) {
-            let why = format!("{spent}, and the time ends");
-            return self.give_up(&why, Exit::Interrupted);
+            return self.give_up(&format!("{spent}, and the time ends"), Exit::Interrupted);
         }
         let text = format!("{spent}: waiting for it");
         if self.state.reason.as_ref() != Some(&text) {
@@ -205,7 +203,7 @@ impl Decisions {
         // A link is tested again once its ends answer, by the launcher if nothing else can.
         self.links.dead.clear();
         self.doubts.try_again();
-        self.phase = Phase::Waiting { until_unix };
+        self.phase = Phase::Waiting(until_unix);
     }
 
     /// Nodes that the user has added to the file of spares may be used from the next start on.
@@ -218,8 +216,7 @@ impl Decisions {
         self.listed.extend(new.iter().cloned());
         let listed = Pool::new(Vec::new(), spares);
         self.state.pool = std::mem::take(&mut self.state.pool).with_new(&listed);
-        let names = short_names(new.iter().map(String::as_str));
-        self.notify("listed", format!("{names}: listed as spare from now on"));
+        self.notify("listed", format!("{}: listed as spare from now on", short_names(&new)));
         self.act(Action::Save);
     }
 
@@ -229,7 +226,7 @@ impl Decisions {
             [] => return,
             [Replacement { lost, why, by }] => format!("{lost} {why}; {by} takes its place"),
             all => {
-                let by = short_names(all.iter().map(|change| change.by.as_str()));
+                let by = short_names(all.iter().map(|change| &change.by));
                 format!("{}; {by} take their places", describe_lost(all))
             }
         };
@@ -260,9 +257,7 @@ impl Decisions {
             failures.flat_map(|failure| failure.replaced.clone()).collect();
         if lost.is_empty() { String::new() } else { format!(" (lost: {})", describe_lost(&lost)) }
     }
-}
 
-impl Decisions {
     /// The nodes in use that the present start has declined, each with what it lacks.
     pub(super) fn declined(&self) -> BTreeMap<String, String> {
         let named = |unfit: &UnfitHost| {
@@ -296,5 +291,92 @@ impl Decisions {
             self.unfit.extend(declined);
         }
         replaces
+    }
+    /// Whether nodes may share. Before the first start there is nothing to lose by waiting.
+    pub(super) fn may_share(&self) -> bool {
+        self.options.settings.no_spare == NoSpare::Spread && self.state.start > 0
+    }
+
+    /// What a node lacks for this number of ranks.
+    fn lack(&self, name: &str, ranks: usize) -> Option<Lack> {
+        let lack = |why, bytes| Some(Lack { why, bytes });
+        let Some(answer) = self.answers.get(name) else {
+            return lack("did not answer".to_owned(), 0);
+        };
+        let (options, ranks) = (&self.options, ranks as u64);
+        let of_rank = options.sharing.rank_bytes.max(options.rank_bytes).max(self.held_bytes);
+        let need_bytes = of_rank.saturating_mul(ranks);
+        let have_bytes = answer.available_bytes.saturating_add(answer.run_bytes);
+        // The start waits for memory that ending processes give back.
+        if answer.ending == 0 && have_bytes < need_bytes {
+            let have = bytes_unlike(have_bytes, need_bytes);
+            let need = bytes_unlike(need_bytes, have_bytes);
+            let missing = bytes_unlike(need_bytes - have_bytes, 0);
+            let fits = options.sharing.fitting_n(have_bytes, need_bytes);
+            let fits = fits.map_or(String::new(), |n| format!(" (N = {n} would fit)"));
+            let why =
+                format!("has {have} of the {need} for {ranks} ranks: {missing} are missing{fits}");
+            return lack(why, need_bytes - have_bytes);
+        }
+        lack(answer.fault(ranks, self.held_bytes, options.rank_bytes, None)?, 0)
+    }
+
+    /// Lets other nodes run the ranks of the lost nodes without a spare, as well as their own.
+    /// Otherwise returns why the run cannot continue.
+    pub(super) fn share_lost(&mut self, spent: &SparesSpent) -> Result<(), String> {
+        if !self.may_share() {
+            return Err(spent.to_string());
+        }
+        let mut pool = self.state.pool.clone();
+        let (options, lack) = (&self.options, |name: &str, ranks| self.lack(name, ranks));
+        let health = |name: &str| self.health_of(name);
+        let shared = pool
+            .share(options.ranks, health, &options.sharing, lack)
+            .map_err(|why| format!("{spent}; {why}; --no-spare wait waits for it"))?;
+        for change in &shared {
+            let text = format!("{} {}; {} runs its ranks, too", change.lost, change.why, change.by);
+            self.notify("shared", text);
+            self.note_hollow(&change.lost);
+        }
+        self.state.pool = pool;
+        self.note_losses(shared);
+        Ok(())
+    }
+
+    /// Before the first start, warns if no node has memory for a rank of a lost one.
+    pub(super) fn warn_without_room(&mut self) {
+        let (options, pool) = (&self.options, &self.state.pool);
+        let spreads = options.settings.no_spare == NoSpare::Spread && !options.is_local;
+        if !spreads || self.state.start > 0 || !pool.spares.is_empty() {
+            return;
+        }
+        let lack = |host: &Host| self.lack(&host.name, host.slots + 1);
+        let lacks: Option<Vec<_>> =
+            pool.active.iter().map(|host| Some((&host.name, lack(host)?))).collect();
+        let least = lacks.and_then(|all| all.into_iter().min_by_key(|(_, lack)| lack.bytes));
+        let Some((name, Lack { why, .. })) = least else { return };
+        let text = format!(
+            "warning: no node has room for one more rank: a loss stops the run; {name} {why}"
+        );
+        self.notify("warning", text);
+    }
+
+    /// Gives ranks that share a node a node of their own again, if there is one and nothing else is
+    /// lost: what has to be rebuilt then could be lost before, too.
+    pub(super) fn unshare(&mut self) {
+        if self.state.pool.guests.is_empty() || !self.hollow().is_empty() {
+            return;
+        }
+        // Under abft a rank that was killed may have torn its memory, which only the job finds.
+        let torn = usize::from(self.options.sharing.is_strict);
+        let movable = self.options.parities.saturating_sub(torn);
+        let mut pool = self.state.pool.clone();
+        let moved = pool.unshare(|name| self.health_of(name), movable);
+        self.state.pool = pool;
+        for change in moved {
+            let text = format!("{} has the ranks of {} to itself", change.by, change.lost);
+            self.notify("unshared", text);
+            self.state.hollow.insert(change.by);
+        }
     }
 }

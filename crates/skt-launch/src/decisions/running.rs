@@ -1,13 +1,23 @@
 //! Watches a running launcher: kills it when it hangs, and ends it when the user wants to stop.
+//!
+//! Nodes may compute wrong, too: the checks of a run with checksums name the rank that a wrong number
+//! comes from, and the heartbeats report it.
+//!
+//! One wrong number may be a particle that met a memory cell. A node that a second check names is
+//! suspect. With `--replace-suspects` the job is killed then, as if the node were lost: a spare
+//! takes its place, and the checksums rebuild what its ranks had. A job that ends because it cannot
+//! correct a number is left to report that; the spare takes the place before it goes back to
+//! images.
 
-use super::job_output::LineReader;
-use super::{Action, Decisions};
+use super::{Action, Decisions, LineReader};
 use crate::hosts::{Health, Host};
 use crate::probe::{Answer, Purpose};
 use crate::program::Ends;
 use crate::survey::Survey;
-use skt_checkpoint::heartbeat::DONE;
+use skt_checkpoint::heartbeat::{CorruptionReport, DONE, Heartbeat};
 
+/// Number of checks that must name a node to make it suspect.
+const SUSPECT_CHECKS: u64 = 2;
 /// How long a launcher may take to end after SIGTERM, when the job is done and has written
 /// everything, or a rank of a user's program has failed. MPICH over TCP hangs in `MPI_Finalize` at
 /// times (UCX issue 8738).
@@ -29,8 +39,6 @@ pub(super) struct RunningJob {
     pub refusal: Option<&'static str>,
     /// How ranks that run the user's program have ended.
     pub ends: Ends,
-    /// The node of the first rank that was reported ended by SIGKILL.
-    pub sigkilled: Option<String>,
     pub report_lines: u64,
     /// Reads which nodes the launcher and the ranks name.
     pub reader: LineReader,
@@ -53,26 +61,6 @@ impl RunningJob {
         for since in [&mut self.terminated_unix, &mut self.ending_unix] {
             *since = since.map(|since| since + more);
         }
-    }
-}
-
-enum Stopped {
-    None,
-    /// Some ranks, which keep the others waiting, in words.
-    Some(String),
-    /// All ranks: somebody has suspended the job.
-    All,
-}
-
-fn stopped(survey: &Survey) -> Stopped {
-    let sum = |of: fn(&Answer) -> usize| survey.answers.values().map(of).sum::<usize>();
-    let (ranks, stopped) = (sum(|answer| answer.ranks), sum(|answer| answer.stopped));
-    match survey.answers.iter().find(|(_, answer)| answer.stopped > 0) {
-        None => Stopped::None,
-        Some(_) if stopped == ranks => Stopped::All,
-        Some((name, _)) => Stopped::Some(format!(
-            "{stopped} of {ranks} ranks are stopped by a signal, one on {name}"
-        )),
     }
 }
 
@@ -123,7 +111,10 @@ impl Decisions {
     pub(super) fn note_probe(&mut self, now_unix: f64, survey: &Survey) {
         // If all nodes are well, the next probe comes after twice the silence.
         self.running.next_probe_seconds = 2.0 * self.watch.silent_seconds(now_unix);
-        if self.lives_again(now_unix) {
+        // The job has given a sign of life since its silence was the reason to ask the nodes: a
+        // node that does not answer is no reason to kill it.
+        let is_silent = self.watch.silent_seconds(now_unix) >= self.watch.probe_after_seconds();
+        if self.running.probing == Some(false) && !is_silent {
             return;
         }
         self.note_links(survey);
@@ -133,17 +124,26 @@ impl Decisions {
             let (name, why) = (name.clone(), why.clone());
             return self.kill_for_lost(&name, &why);
         }
-        if self.kill_for_ill(survey) {
-            return;
+        let ill = |host: &Host| match survey.health(&host.name) {
+            Health::Ill(why) => Some((host.name.clone(), why)),
+            Health::Well | Health::Unknown => None,
+        };
+        let ill: Vec<(String, String)> = self.state.pool.active.iter().filter_map(ill).collect();
+        if let Some((name, why)) = ill.first() {
+            self.kill_for_lost(name, why);
+            return self.suspects.extend(ill.into_iter().map(|(name, _)| name));
         }
-        match stopped(survey) {
-            Stopped::None => {}
-            Stopped::Some(why) => return self.kill(&format!("silence, and {why}")),
-            Stopped::All => {
-                self.watch.suspended(now_unix);
-                self.running.next_probe_seconds = 0.0;
-                return;
+        let sum = |of: fn(&Answer) -> usize| survey.answers.values().map(of).sum::<usize>();
+        let (ranks, stopped) = (sum(|answer| answer.ranks), sum(|answer| answer.stopped));
+        if let Some((name, _)) = survey.answers.iter().find(|(_, answer)| answer.stopped > 0) {
+            if stopped < ranks {
+                let why = format!("{stopped} of {ranks} ranks are stopped by a signal");
+                return self.kill(&format!("silence, and {why}, one on {name}"));
             }
+            // Somebody has suspended the job.
+            self.watch.suspended(now_unix);
+            self.running.next_probe_seconds = 0.0;
+            return;
         }
         if survey.links.is_some() && self.watch.last().is_none() && !self.options.is_of_program() {
             // The start waits for ever for a node that its launcher does not reach.
@@ -153,25 +153,6 @@ impl Decisions {
                 self.kill_for_lost(&name, CUT_OFF);
             }
         }
-    }
-
-    /// Whether a job whose silence was the reason to ask the nodes has given a sign of life since
-    /// then: a node that does not answer then is no reason to kill it.
-    fn lives_again(&self, now_unix: f64) -> bool {
-        let is_silent = self.watch.silent_seconds(now_unix) >= self.watch.probe_after_seconds();
-        self.running.probing == Some(false) && !is_silent
-    }
-
-    fn kill_for_ill(&mut self, survey: &Survey) -> bool {
-        let ill = |host: &Host| match survey.health(&host.name) {
-            Health::Ill(why) => Some((host.name.clone(), why)),
-            Health::Well | Health::Unknown => None,
-        };
-        let ill: Vec<(String, String)> = self.state.pool.active.iter().filter_map(ill).collect();
-        let Some((name, why)) = ill.first() else { return false };
-        self.kill_for_lost(name, why);
-        self.suspects.extend(ill.into_iter().map(|(name, _)| name));
-        true
     }
 
     fn kill_for_lost(&mut self, name: &str, why: &str) {
@@ -200,5 +181,84 @@ impl Decisions {
             self.notify("kill", format!("{why}: killing the launcher"));
             self.act(Action::Kill);
         }
+    }
+    /// Records what the reports of corruption in a new heartbeat add to the known ones of this
+    /// start, and adds the known ones to `beat`: a supervisor that takes a job over reads old
+    /// heartbeats again, which have fewer.
+    pub(super) fn note_corruption(&mut self, beat: &mut Heartbeat) {
+        let last = self.state.last_beat.as_ref();
+        let known = last.map_or(Vec::new(), |(last, _)| last.corruption.clone());
+        let new = std::mem::replace(&mut beat.corruption, known.clone());
+        for report in &new {
+            let CorruptionReport { host, rank, checks, rows, first_column, ends_job } = report;
+            let before = known.iter().find(|known| known.host == *host && known.rank == *rank);
+            let (old_checks, old_rows) = before.map_or((0, 0), |known| (known.checks, known.rows));
+            if *checks <= old_checks {
+                continue;
+            }
+            beat.corruption.retain(|known| (&known.host, known.rank) != (host, *rank));
+            beat.corruption.push(report.clone());
+            let blame = self.state.blamed.entry(host.clone()).or_default();
+            blame.checks += checks - old_checks;
+            blame.rows += rows.saturating_sub(old_rows);
+            blame.first_column.get_or_insert(*first_column);
+            let text = format!(
+                "{host} rank {rank} has computed wrong numbers: {rows} row(s) in {checks} check(s), \
+                 first at column {first_column}"
+            );
+            self.notify("wrong", text);
+            if self.mark_for_replacement(host) && !ends_job {
+                self.kill(&format!("{host} computes wrong, and a spare is to replace it"));
+            }
+        }
+    }
+
+    /// Decides that a spare is to replace `name` at the next start, if that is wanted, the node is
+    /// suspect, and the run survives it. Returns whether it has decided so now.
+    fn mark_for_replacement(&mut self, name: &str) -> bool {
+        let blame = &self.state.blamed[name];
+        let place = self.state.pool.active.iter().position(|host| host.name == *name);
+        let Some(place) = place.filter(|_| blame.checks >= SUSPECT_CHECKS) else { return false };
+        if blame.to_replace || !self.options.settings.replace_suspects {
+            return false;
+        }
+        let health = |other: &str| {
+            if other == name { Health::Ill("suspect".to_owned()) } else { Health::Well }
+        };
+        let why_not = if !self.options.losable.get(place).copied().unwrap_or(false) {
+            Some("its ranks are more of one process row than the parities can rebuild")
+        } else if !self.state.pool.can_replace(health) {
+            Some("no spare node is left")
+        } else {
+            None
+        };
+        if let Some(why) = why_not {
+            self.notify("warning", format!("warning: {name} stays, though suspect: {why}"));
+            return false;
+        }
+        self.state.blamed.get_mut(name).expect("it is blamed").to_replace = true;
+        true
+    }
+
+    /// What is wrong with a node that is to be replaced because it computes wrong.
+    pub(super) fn to_replace(&self, name: &str) -> Option<String> {
+        let blame = self.state.blamed.get(name).filter(|blame| blame.to_replace)?;
+        Some(format!("computes wrong: {} check(s) have named it", blame.checks))
+    }
+
+    /// Lets the nodes that compute wrong stay; returns whether there were any. Without spares that
+    /// is better than to end the run, because what they compute is checked.
+    pub(super) fn clear_suspects(&mut self) -> bool {
+        let mut names = Vec::new();
+        for (name, blame) in &mut self.state.blamed {
+            if std::mem::take(&mut blame.to_replace) {
+                names.push(name.clone());
+            }
+        }
+        for name in &names {
+            let text = format!("warning: {name} stays, though suspect: no spare node is left");
+            self.notify("warning", text);
+        }
+        !names.is_empty()
     }
 }

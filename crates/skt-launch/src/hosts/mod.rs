@@ -35,6 +35,12 @@ pub struct Host {
     pub slots: usize,
 }
 
+impl AsRef<str> for Host {
+    fn as_ref(&self) -> &str {
+        &self.name
+    }
+}
+
 impl Host {
     /// Whether this node can replace one with `slots` ranks: a node with 1 slot takes any number.
     pub(crate) fn fits(&self, slots: usize) -> bool {

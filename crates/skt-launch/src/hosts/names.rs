@@ -36,8 +36,9 @@ fn follows(first: &Numbered, next: &Numbered, steps: usize) -> bool {
 
 /// The names in their order, consecutive ones as ranges: `n[01-16], login`. Of many ranges, the
 /// first ones and how many names follow.
-pub fn short_names<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    let names: Vec<&str> = names.into_iter().collect();
+pub fn short_names(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let names: Vec<_> = names.into_iter().collect();
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
     let (text, left) = ranges(&names, SHOWN_MAX);
     text + &and_more(left.len())
 }
@@ -86,7 +87,7 @@ pub(super) fn with_reasons<'a>(nodes: impl IntoIterator<Item = (&'a str, &'a str
     }
     let group = |(common, alike): &(String, Vec<(&str, &str)>)| match &alike[..] {
         [(name, why)] => format!("{name} ({why})"),
-        _ => format!("{} ({common})", short_names(alike.iter().map(|(name, _)| *name))),
+        _ => format!("{} ({common})", short_names(alike.iter().map(|(name, _)| name))),
     };
     let shown: Vec<String> = groups.iter().take(SHOWN_MAX).map(group).collect();
     let left = groups.iter().skip(SHOWN_MAX).map(|(_, alike)| alike.len()).sum();

@@ -32,12 +32,13 @@ pub struct Pool {
     pub guests: BTreeMap<usize, usize>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Health {
     Well,
     /// Not to be used, and why.
     Ill(String),
     /// The node's answer was not waited for: a spare that was not needed.
+    #[default]
     Unknown,
 }
 

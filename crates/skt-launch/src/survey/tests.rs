@@ -25,7 +25,7 @@ type Agent<'a> = &'a dyn Fn(&str) -> Vec<String>;
 
 /// Before a start: the loss of one node can be made up for.
 fn before_start(pool: Pool) -> Inquiry {
-    Inquiry { spare_losses: 1, ..Inquiry::new(Purpose::Start, pool) }
+    Inquiry { spare_losses: 1, pool, ..Inquiry::default() }
 }
 
 /// A survey by new lines to all nodes.
@@ -53,7 +53,7 @@ fn changed_round<T>(
 
 /// A quick probe that takes a silent node for ill this time after the others have answered.
 fn probe(lines: &mut IdleLines, pool: &Pool, agent: Agent, patience: Duration) -> Survey {
-    let inquiry = Inquiry::new(Purpose::Check, pool.clone());
+    let inquiry = Inquiry { purpose: Purpose::Check, pool: pool.clone(), ..Inquiry::default() };
     changed_round(lines, &inquiry, agent, LONG, |mut round| {
         round.patience = patience;
         round.run(&mut || false)
@@ -147,7 +147,7 @@ fn nodes_are_probed_later_if_no_more_lines_can_be_opened() {
 fn silent_nodes_wait_together() {
     let names: Vec<String> = (0..AT_ONCE + 2).map(|number| format!("n{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let inquiry = Inquiry::new(Purpose::Start, pool(&names, &[]));
+    let inquiry = Inquiry { pool: pool(&names, &[]), ..Inquiry::default() };
     let reach = |name: &str| match name {
         "n0" => sh(print_answer(&answer())),
         _ => sh("sleep 1000".into()),
@@ -196,7 +196,7 @@ fn line_is_kept_unless_it_stops_answering() {
     };
     let mut lines = IdleLines::default();
     let mut all_are_well = |names: &[&str], purpose, renew_after| {
-        let inquiry = Inquiry::new(purpose, pool(names, &[]));
+        let inquiry = Inquiry { purpose, pool: pool(names, &[]), ..Inquiry::default() };
         let found = changed_round(&mut lines, &inquiry, &reach, LONG, |mut round| {
             round.renew_after = renew_after;
             round.run(&mut || false)
@@ -280,7 +280,11 @@ fn parities_and_spares_limit_the_wait_for_silent_nodes() {
 
 #[test]
 fn quick_probe_waits_for_silent_nodes_in_proportion() {
-    let check = Inquiry::new(Purpose::Check, pool(&["n1", "n2", "n3"], &[]));
+    let check = Inquiry {
+        purpose: Purpose::Check,
+        pool: pool(&["n1", "n2", "n3"], &[]),
+        ..Inquiry::default()
+    };
     for well in [&["n1"][..], &["n1", "n3"]] {
         assert!(!is_enough(&check, well, 380));
         assert!(is_enough(&check, well, 420));
@@ -305,7 +309,7 @@ fn a_kept_line_answers_where_a_new_one_to_a_suspect_does_not() {
         ))
     };
     let mut lines = IdleLines::default();
-    let first = Inquiry::new(Purpose::Start, pool(&["n1", "n2"], &["s1"]));
+    let first = Inquiry { pool: pool(&["n1", "n2"], &["s1"]), ..Inquiry::default() };
     let found = survey_by(&mut lines, &first, &reach, LONG);
     assert_eq!(found.health("n2"), Health::Well);
     let again = Inquiry { spare_losses: 1, suspects: vec!["n2".to_owned()], ..first };
@@ -323,7 +327,8 @@ fn silence_is_no_fault_after_the_job_has_ended() {
         "n2" => sh("sleep 1000".into()),
         _ => sh(print_answer(&answer())),
     };
-    let check = Inquiry::new(Purpose::Check, pool(&["n1", "n2"], &[]));
+    let check =
+        Inquiry { purpose: Purpose::Check, pool: pool(&["n1", "n2"], &[]), ..Inquiry::default() };
     let mut lines = IdleLines::default();
     let found = changed_round(&mut lines, &check, &reach, LONG, |round| round.run(&mut || true));
     assert_eq!(found.health("n2"), Health::Unknown);

@@ -12,7 +12,6 @@ use skt_launch::LaunchOptions;
 use skt_launch::hosts::{Host, short_names};
 use skt_launch::launcher::{self, Launcher};
 use skt_launch::report::status_line;
-use skt_launch::start_command::first_start_command;
 use skt_launch::state::{Status, SupervisorState};
 use skt_run::job::outlook;
 use skt_run::protect::Settings;
@@ -93,7 +92,7 @@ pub(super) fn describe(
         let (folder, line) = (options.settings.state.display(), status_line(state, now_unix()));
         let _ = writeln!(text, "state    {folder} has an unfinished run, which continues: {line}");
     }
-    let command = first_start_command(options);
+    let command = launcher::first_start_command(options);
     let variables =
         command.env.iter().map(|(name, value)| format!("{name}={}", shell_quoted(value)));
     let words = command.argv.iter().map(|word| shell_quoted(word));

@@ -6,22 +6,22 @@ use std::path::Path;
 use skt_host::messages;
 use skt_host::starter::Starter;
 use skt_launch::agent::{self, NamedAgent};
-use skt_launch::hosts::{Host, HostFile, HostsError};
+use skt_launch::hosts::{Host, HostsError, ListedNodes};
 use skt_terms::shown::shown;
 
 /// Reads a host file, and prints what in it has no effect.
 pub(super) fn read(path: &Path) -> Result<Vec<Host>, HostsError> {
-    HostFile::read(path).map(warned)
+    ListedNodes::read(path).map(warned)
 }
 
 /// Reads a host file that may list no node yet, and prints what in it has no effect.
 pub(super) fn read_spares(path: &Path) -> Result<Vec<Host>, HostsError> {
-    HostFile::read_spares(path).map(warned)
+    ListedNodes::read_spares(path).map(warned)
 }
 
-fn warned(HostFile { hosts, warnings }: HostFile) -> Vec<Host> {
-    warn(&warnings);
-    hosts
+fn warned(listed: ListedNodes) -> Vec<Host> {
+    warn(&listed.warnings);
+    listed.hosts
 }
 
 pub(super) fn warn(warnings: &[impl Display]) {

@@ -23,11 +23,10 @@ use skt_config::{ConfigError, LaunchDraft, LaunchSettings, Launching, RunSpec, S
 use skt_host::clock::now_unix;
 use skt_host::starter::Starter;
 use skt_host::{messages, program};
-use skt_launch::argument_text::argument_to_text;
 use skt_launch::hosts::{Host, ListedNodes, Pool, listed_in};
 use skt_launch::launcher::{Launcher, Template};
 use skt_launch::links::addresses::Networks;
-use skt_launch::program::Program;
+use skt_launch::program::{Program, argument_to_text};
 use skt_launch::state::StateFolder;
 use skt_launch::{LaunchOptions, SharingLimits, probe, shape, subcommand_words};
 use skt_run::protect::{self, SLURM_END, Settings, memory_split, read_domains, smallest_group};

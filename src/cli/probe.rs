@@ -8,10 +8,10 @@ use super::flags::one_of;
 use crate::report::output;
 use skt_checkpoint::heartbeat::DataLocation;
 use skt_config::ConfigError;
-use skt_launch::argument_text::argument_from_text;
 use skt_launch::line;
 use skt_launch::links::Partner;
 use skt_launch::probe::{self, Purpose, Question};
+use skt_launch::program::argument_from_text;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ProbeArgs {

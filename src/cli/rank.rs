@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use skt_launch::argument_text::argument_from_text;
+use skt_launch::program::argument_from_text;
 use skt_launch::rank;
 
 #[derive(Debug, Clone, Args)]

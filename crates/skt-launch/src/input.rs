@@ -48,16 +48,13 @@ impl Input {
         match given(stdin).map_err(SupervisorError::file(Path::new(STDIN)))? {
             Given::Nothing => {}
             Given::Unused(what) => {
-                note = Some(format!(
-                    "{STDIN} is {what}: the program gets none of it. What it is to read, give as a \
-                     file (< FILE)"
-                ));
+                let gets = "the program gets none of it; give what it reads as a file (< FILE)";
+                note = Some(format!("{STDIN} is {what}: {gets}"));
             }
             Given::Pipe => {
                 return Err(SupervisorError(format!(
                     "{STDIN} is a pipe with data, which the program could not read again when it \
-                     is started again: give a file (< FILE), or < /dev/null if the program reads \
-                     nothing"
+                     is started again: give a file (< FILE), or < /dev/null"
                 )));
             }
             Given::File(file, from) => {
@@ -68,16 +65,13 @@ impl Input {
                 if is_new {
                     outfile::replace(&path, 0o600, false, |out| out.write_all(&text))
                         .map_err(&failed)?;
-                } else {
+                } else if fs::read(&path).unwrap_or_default() != text {
                     // A missing file has no contents.
-                    if fs::read(&path).unwrap_or_default() != text {
-                        return Err(SupervisorError(format!(
-                            "{STDIN} has other contents than that of the unfinished run ({}): \
-                             finish the run with that, name another folder with --state, or remove \
-                             this one",
-                            path.display()
-                        )));
-                    }
+                    return Err(SupervisorError(format!(
+                        "{STDIN} has other contents than that of the unfinished run ({}): finish \
+                         the run with that, or name another folder with --state",
+                        path.display()
+                    )));
                 }
             }
         }

@@ -15,7 +15,6 @@
 #![warn(unreachable_pub)]
 
 pub mod agent;
-pub mod argument_text;
 mod decisions;
 pub mod hosts;
 mod input;
@@ -31,11 +30,9 @@ pub mod report;
 pub mod shape;
 mod shell;
 mod sieve;
-pub mod start_command;
 pub mod state;
 mod stop;
 pub mod survey;
-mod terminal;
 pub mod watch;
 
 use std::collections::BTreeMap;

@@ -66,12 +66,9 @@ impl Line {
         let mut child = command.process_group(0).spawn()?;
         let questions = child.stdin.take();
         // The supervisor never waits for the agent.
-        let pipes = [
-            questions.as_ref().map(AsFd::as_fd),
-            child.stdout.as_ref().map(AsFd::as_fd),
-            child.stderr.as_ref().map(AsFd::as_fd),
-        ];
-        for pipe in pipes.into_iter().flatten() {
+        let outputs =
+            [child.stdout.as_ref().map(AsFd::as_fd), child.stderr.as_ref().map(AsFd::as_fd)];
+        for pipe in outputs.into_iter().chain([questions.as_ref().map(AsFd::as_fd)]).flatten() {
             fcntl(pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         }
         Ok(Self { child, questions, number: 0, asked, output: Vec::new(), opening: None })
@@ -198,27 +195,18 @@ impl IdleLines {
 /// contains something else, or nothing has come for three minutes.
 pub fn further_questions() -> impl Iterator<Item = (u64, Purpose, Vec<Partner>)> {
     let (sender, receiver) = mpsc::channel();
+    // The receiver is gone when the process ends.
     std::thread::spawn(move || {
-        for line in io::stdin().lines() {
-            // The receiver is gone when the process ends.
-            let Ok(line) = line else { return };
-            if sender.send(line).is_err() {
-                return;
-            }
-        }
+        io::stdin().lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
     });
-    std::iter::from_fn(move || {
-        loop {
-            let line = receiver.recv_timeout(FAR_END_PATIENCE).ok()?;
-            // An empty line only keeps the connection in use.
-            if !line.is_empty() {
-                let mut words = line.split(' ');
-                let number = words.next()?.parse().ok()?;
-                let purpose = Purpose::named(words.next()?)?;
-                let partners = words.map(|word| word.parse().ok()).collect::<Option<_>>()?;
-                return Some((number, purpose, partners));
-            }
-        }
+    let lines = std::iter::from_fn(move || receiver.recv_timeout(FAR_END_PATIENCE).ok());
+    // An empty line only keeps the connection in use.
+    lines.filter(|line| !line.is_empty()).map_while(|line| {
+        let mut words = line.split(' ');
+        let number = words.next()?.parse().ok()?;
+        let purpose = Purpose::named(words.next()?)?;
+        let partners = words.map(|word| word.parse().ok()).collect::<Option<_>>()?;
+        Some((number, purpose, partners))
     })
 }
 

@@ -1,8 +1,13 @@
-//! Reports on a run: the status line, the timelines of failures, and JSON.
+//! What the user sees of a run: messages with their time, the job's lines, the status line, the
+//! timelines of failures, and JSON.
+
+use std::io::{self, IsTerminal as _, Write as _};
 
 use serde_json::{Value, json};
 
+use skt_host::streams;
 use skt_terms::exit::Exit;
+use skt_terms::shown::printable;
 use skt_terms::units;
 
 use super::hosts::describe_lost;
@@ -101,44 +106,97 @@ pub fn timelines(state: &SupervisorState) -> Vec<String> {
 
 /// The whole record of a run as JSON.
 pub fn account(state: &SupervisorState) -> Value {
-    let blamed = state.blamed.iter().map(|(host, blame)| {
-        let mut value = serde_json::to_value(blame).expect("plain");
-        value["host"] = json!(host);
-        value
-    });
-    let blamed: Vec<Value> = blamed.collect();
-    let failures: Vec<Value> = state
-        .failures
-        .iter()
-        .map(|failure| {
-            let mut value = serde_json::to_value(failure).expect("plain");
-            value["timeline"] = serde_json::to_value(failure.timeline()).expect("plain");
-            value
-        })
-        .collect();
-    let placed = state.pool.placed();
-    json!({
+    let mut record = json!({
         "format": "skt-hpl launch",
         "format_version": 1,
-        "run_id": state.run_id,
-        "program": state.program,
-        "command": state.command,
-        "ranks": state.ranks,
-        "status": state.status,
-        "reason": state.reason,
-        "exit": state.exit,
-        "started_unix": state.started_unix,
-        "written_unix": state.written_unix,
         "starts": state.start,
         "nodes": {
-            "active": placed.active,
+            "active": state.pool.placed().active,
             "away": state.pool.hosts_away(),
             "spares": state.pool.spares,
             "out": state.pool.out,
         },
-        "blamed": blamed,
-        "failures": failures,
-    })
+        "blamed": [],
+    });
+    let all = json!(state);
+    for key in RECORDED {
+        record[key] = all[key].clone();
+    }
+    for (failure, of) in
+        { record["failures"].as_array_mut() }.into_iter().flatten().zip(&state.failures)
+    {
+        failure["timeline"] = json!(of.timeline());
+    }
+    for (host, blame) in &state.blamed {
+        let mut blame = json!(blame);
+        blame["host"] = json!(host);
+        record["blamed"].as_array_mut().expect("made above").push(blame);
+    }
+    record
+}
+
+/// What the record has of the state, under the same names.
+const RECORDED: [&str; 10] = [
+    "run_id",
+    "program",
+    "command",
+    "ranks",
+    "status",
+    "reason",
+    "exit",
+    "started_unix",
+    "written_unix",
+    "failures",
+];
+
+#[derive(Debug, Default)]
+pub(crate) struct Terminal {
+    has_status: bool,
+    /// Whether the job's last line on standard error, or on a terminal's standard output, is open.
+    is_open: bool,
+}
+
+// A standard error that is closed is no reason to stop, so write errors are ignored.
+impl Terminal {
+    /// Shows a message with its time, in seconds since the run began.
+    pub(crate) fn message(&mut self, seconds: f64, text: &str) {
+        self.clear_status();
+        let end = if std::mem::take(&mut self.is_open) { "\n" } else { "" };
+        let _ = writeln!(io::stderr(), "{end}launch {seconds:9.3} s  {}", printable(text));
+    }
+
+    /// Shows text of the job unchanged.
+    pub(crate) fn forward(&mut self, text: &[u8]) {
+        self.clear_status();
+        self.is_open = !text.ends_with(b"\n");
+        let _ = io::stderr().write_all(text);
+    }
+
+    /// Writes text of the report to standard output.
+    pub(crate) fn print(&mut self, text: &[u8]) -> io::Result<()> {
+        self.clear_status();
+        let mut out = streams::stdout()?.lock();
+        if out.is_terminal() {
+            self.is_open = !text.ends_with(b"\n");
+        }
+        out.write_all(text)?;
+        out.flush()
+    }
+
+    /// Shows a status line, rewritten in place, if standard error is a terminal. An open line of
+    /// the job would be lost by that.
+    pub(crate) fn show_status(&mut self, line: &str) {
+        if io::stderr().is_terminal() && !self.is_open {
+            let _ = write!(io::stderr(), "\r\x1b[K{}", printable(line));
+            self.has_status = true;
+        }
+    }
+
+    pub(crate) fn clear_status(&mut self) {
+        if std::mem::take(&mut self.has_status) {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
 }
 
 #[cfg(test)]

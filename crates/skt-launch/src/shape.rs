@@ -155,20 +155,18 @@ fn too_few_spares(pool: &Pool, settings: &Settings) -> Vec<String> {
     if !pool.spares.iter().any(|spare| spare.fits(largest)) {
         warnings.push(format!("no spare node has the {largest} slots of the largest node"));
     }
-    let of_hosts: Vec<String> =
-        pool.active.iter().map(|host| settings.domain_of(&host.name)).collect();
-    let worst = count(of_hosts.iter()).into_iter().max_by_key(|(_, nodes)| *nodes);
-    let outside = |name: &str| {
-        pool.spares.iter().filter(|spare| settings.domain_of(&spare.name) != name).count()
+    let domains = |hosts: &[Host]| -> Vec<String> {
+        hosts.iter().map(|host| settings.domain_of(&host.name)).collect()
     };
-    if let Some((name, nodes)) = worst
-        && nodes > 1
-        && outside(name) < nodes
-    {
-        warnings.push(format!(
-            "the loss of failure domain {name} takes {nodes} nodes; {} spare(s) are elsewhere",
-            outside(name)
-        ));
+    let (active, spares) = (domains(&pool.active), domains(&pool.spares));
+    if let Some((name, nodes)) = count(active.iter()).into_iter().max_by_key(|(_, nodes)| *nodes) {
+        let outside = spares.iter().filter(|domain| *domain != name).count();
+        if nodes > 1 && outside < nodes {
+            warnings.push(format!(
+                "the loss of failure domain {name} takes {nodes} nodes; {outside} spare(s) are \
+                 elsewhere"
+            ));
+        }
     }
     warnings
 }

@@ -16,17 +16,16 @@ use super::decisions::{Action, Decisions, Event, Start};
 use super::hosts::{SparesFile, short_names};
 use super::input::{Input, STDIN};
 use super::job::{self, Job, JobOutput};
-use super::launcher::{self, Launcher};
+use super::launcher::{self, Launcher, start_command};
 use super::line::IdleLines;
 use super::links::Partner;
 use super::probe::Purpose;
-use super::program::Program;
+use super::program::{Program, argument_to_text};
+use super::report::{self, Terminal};
 use super::sieve::Piece;
-use super::start_command::start_command;
 use super::state::{StateFolder, Status, SupervisorState};
 use super::survey::{self, Inquiry, Limits};
-use super::terminal::Terminal;
-use super::{LaunchOptions, SupervisorError, argument_text, process, report, stop};
+use super::{LaunchOptions, SupervisorError, process, stop};
 use skt_host::clock::now_unix;
 use skt_host::outfile;
 use skt_host::process::Process;
@@ -77,51 +76,48 @@ impl Shell {
         let me = Process::from_pid(std::process::id() as i32).expect("this process runs");
         let earlier = folder.load()?.filter(|state| state.status != Status::Finished);
         let is_new = earlier.is_none();
-        let text = |program: &Program| argument_text::argument_to_text(program.file.as_os_str());
+        let text = |program: &Program| argument_to_text(program.file.as_os_str());
         let program = options.program_of_user.as_ref().map(text);
+        let (pool, command, ranks) = (&options.pool, &options.command, options.ranks);
         let state = match earlier {
             None => {
                 folder.tidy();
                 let _ = fs::remove_file(folder.file("events.jsonl"));
-                let (pool, command) = (options.pool.clone(), &options.command);
-                let new = SupervisorState::new(&options.run_id, command, options.ranks, pool, me);
+                let new = SupervisorState::new(&options.run_id, command, ranks, pool.clone(), me);
                 SupervisorState { program, ..new }
             }
-            Some(old) if !old.is_of(program.as_deref(), &options.command, options.ranks) => {
-                let words = old.program.iter().chain(&old.command);
-                let command = words.map(String::as_str).collect::<Vec<_>>().join(" ");
+            Some(old) if !old.is_of(program.as_deref(), command, ranks) => {
+                let words: Vec<String> = old.program.into_iter().chain(old.command).collect();
                 return Err(SupervisorError(format!(
-                    "{}: holds an unfinished run with other options ({command}); finish it with \
-                     those, name another folder with --state, or remove this one",
-                    options.settings.state.display()
+                    "{}: holds an unfinished run with other options ({}); finish it with those, or \
+                     name another folder with --state",
+                    options.settings.state.display(),
+                    words.join(" ")
                 )));
             }
-            Some(old) => old.taken_over(&options.command, &options.pool, me),
+            Some(old) => old.taken_over(command, pool, me),
         };
-        let (input, note) = match &options.program_of_user {
-            Some(_) => {
-                let stdin = io::stdin().as_fd().try_clone_to_owned();
-                let stdin = stdin.map_err(SupervisorError::file(Path::new(STDIN)))?;
-                Input::keep(&folder, &File::from(stdin), is_new)?
-            }
-            None => (Input::default(), None),
-        };
+        let (mut input, mut note) = (Input::default(), None);
+        if options.program_of_user.is_some() {
+            let stdin = io::stdin().as_fd().try_clone_to_owned();
+            let stdin = stdin.map_err(SupervisorError::file(Path::new(STDIN)))?;
+            (input, note) = Input::keep(&folder, &File::from(stdin), is_new)?;
+        }
         // The clock does not start before the last time that an earlier supervisor wrote.
         let start_unix = now_unix().max(state.written_unix);
-        let spares = SparesFile::new(options.settings.spares.clone());
-        let decisions = Decisions::new(options, state);
+        let now = Instant::now();
         let mut shell = Self {
-            decisions,
+            spares: SparesFile::new(options.settings.spares.clone()),
+            decisions: Decisions::new(options, state),
             folder,
             lock,
-            begun: (Instant::now(), start_unix),
+            begun: (now, start_unix),
             terminal: Terminal::default(),
             lines: IdleLines::default(),
             job: None,
             input,
-            spares,
-            saved: Instant::now(),
-            worked: Instant::now(),
+            saved: now,
+            worked: now,
             held_up: Duration::ZERO,
             end: None,
         };
@@ -146,7 +142,14 @@ impl Shell {
             if let Some(signal) = stop::unreported() {
                 self.report("signal", &format!("{signal} asks to stop"));
             }
-            self.read_spares();
+            // The user may have added nodes to the file of spares.
+            match self.spares.poll() {
+                None => {}
+                Some(Ok(hosts)) => self.feed(Event::Spares(hosts)),
+                Some(Err(why)) => {
+                    self.message(&format!("warning: {why}: its new nodes are not used"));
+                }
+            }
             self.feed(Event::Tick { stops: stop::asked() });
             if self.job.is_some() {
                 self.lines.keep_alive();
@@ -180,15 +183,6 @@ impl Shell {
 
     fn now_unix(&self) -> f64 {
         self.begun.1 + self.begun.0.elapsed().as_secs_f64()
-    }
-
-    /// Passes on which nodes the user has added to the file of spares.
-    fn read_spares(&mut self) {
-        match self.spares.poll() {
-            None => {}
-            Some(Ok(hosts)) => self.feed(Event::Spares(hosts)),
-            Some(Err(why)) => self.message(&format!("warning: {why}: its new nodes are not used")),
-        }
     }
 
     /// Passes an event to the decisions and carries out the actions that follow.
@@ -256,21 +250,21 @@ impl Shell {
             self.feed(Event::NoJob { swept });
             return Ok(());
         };
+        let Decisions { options, state, .. } = &self.decisions;
         // What an earlier program has written is not the output of this one.
-        if let Some(program) = &self.decisions.options.program_of_user
-            && state.program_checksum.is_some_and(|checksum| checksum != program.checksum)
+        if let Some(Program { file, checksum }) = &options.program_of_user
+            && state.program_checksum.is_some_and(|started| started != *checksum)
         {
             return Err(SupervisorError(format!(
                 "{}: holds an unfinished run that was started when {} had other contents: put \
-                 those back and finish it, name another folder with --state, or end its job \
-                 (process {}) and remove this one",
-                self.decisions.options.settings.state.display(),
-                program.file.display(),
+                 those back and finish it, or end its job (process {}) and remove this folder",
+                options.settings.state.display(),
+                file.display(),
                 launcher.pid
             )));
         }
         if let Some(host) = launcher.elsewhere() {
-            if self.decisions.options.head_lost {
+            if options.head_lost {
                 // Ranks of that job that still run are ended when the nodes are probed.
                 self.feed(Event::NoJob { swept: 0 });
                 return Ok(());
@@ -282,13 +276,13 @@ impl Shell {
         }
         let runs = launcher.runs();
         if runs && !launcher.may_have(skt_checkpoint::heartbeat::ENV, &state.token()) {
-            return Err(self
-                .folder
-                .no_state(&format!("process {} is none of this run", launcher.pid)));
+            let why = format!("process {} is none of this run", launcher.pid);
+            return Err(self.folder.no_state(&why));
         }
+        let (start, is_of_program) = (state.start, options.is_of_program());
         self.feed(Event::Found { runs });
-        let outputs = Job::outputs(&self.folder, self.decisions.state.start)?;
-        self.job = Some(Job::new(launcher, None, outputs, self.decisions.options.is_of_program()));
+        let outputs = Job::outputs(&self.folder, start)?;
+        self.job = Some(Job::new(launcher, None, outputs, is_of_program));
         Ok(())
     }
 
@@ -311,14 +305,12 @@ impl Shell {
                 break;
             }
         }
-        if ended.is_some()
+        if let Some((how, succeeded)) = ended
             && let Some(job) = &mut self.job
         {
-            let rest = job.rest(&token);
+            // What follows may signal the job, which is still there.
+            let (rest, pid) = (job.rest(&token), job.launcher.pid);
             self.take(rest);
-        }
-        if let Some((how, succeeded)) = ended {
-            let pid = self.launcher().pid;
             self.job = None;
             // The launcher is gone; its agents may wait for nodes that are gone, too.
             process::sweep_launcher(&self.decisions.state.run);
@@ -390,19 +382,17 @@ impl Shell {
         };
         let (rank_bytes, networks) = (options.rank_bytes, &options.networks);
         let limits = Limits { each, rank_bytes, program, networks };
-        let has_ended =
-            |job: &mut Option<Job>| job.as_mut().is_some_and(|job| job.ended().is_some());
         let job = &mut self.job;
-        let mut is_over = || has_ended(job);
+        let mut is_over = || job.as_mut().is_some_and(|job| job.ended().is_some());
         let survey = survey::survey(&mut self.lines, inquiry, &reach, limits, &mut is_over);
         // The time of the survey was no stall: the job was watched.
         self.worked = Instant::now();
         // Output that the job wrote during the survey counts as well as the answers. A launcher
         // that has ended since then makes them needless.
-        let (start, has_job) = (self.decisions.state.start, self.job.is_some());
+        let start = (self.decisions.state.start, self.job.is_some());
         self.read_job();
-        let is_as_it_was = (self.decisions.state.start, self.job.is_some()) == (start, has_job);
-        if is_as_it_was && !has_ended(&mut self.job) {
+        let has_ended = self.job.as_mut().is_some_and(|job| job.ended().is_some());
+        if (self.decisions.state.start, self.job.is_some()) == start && !has_ended {
             self.feed(Event::Answers(survey));
         }
     }
@@ -419,19 +409,21 @@ impl Shell {
     }
 
     fn start(&mut self, start: &Start) -> Result<Job> {
+        // The folder may have been removed.
+        if !self.folder.file("lock").exists() {
+            self.lock = self.folder.lock()?;
+        }
         // The state is saved before its token and its files are in use: a supervisor that is killed
         // in between must not leave them to the next start.
-        self.repair_folder()?;
         let program = self.decisions.options.program_of_user.as_ref();
         self.decisions.state.program_checksum = program.map(|program| program.checksum);
         self.folder.save(&mut self.decisions.state)?;
-        let number = self.decisions.state.start;
+        let Decisions { options, state, .. } = &self.decisions;
+        let (number, ranks, is_of_program) = (state.start, options.ranks, options.is_of_program());
         let hostfile = self.folder.file("hosts");
         // The launcher may change its working folder before it reads the file.
         let hostfile = std::path::absolute(&hostfile).unwrap_or(hostfile);
-        let Decisions { options, state, .. } = &self.decisions;
-        let (has_input, token) = (self.input.is_some(), &state.token());
-        let plan = start_command(options, start, &hostfile, has_input, token);
+        let plan = start_command(options, start, &hostfile, self.input.is_some(), &state.token());
         outfile::replace(&hostfile, 0o600, false, |out| out.write_all(plan.hostfile.as_bytes()))
             .map_err(SupervisorError::file(&hostfile))?;
         let (out, err) = self.folder.outputs(number);
@@ -439,7 +431,6 @@ impl Shell {
         let err_file = outfile::create_new(&err).map_err(SupervisorError::file(&err))?;
         let outputs = Job::outputs(&self.folder, number)?;
         let names = short_names(&start.hosts);
-        let ranks = self.decisions.options.ranks;
         self.report("start", &format!("start {number}: {ranks} ranks on {names}"));
         self.log("command", &plan.argv.join(" "));
         let child = Command::new(&plan.argv[0])
@@ -453,21 +444,13 @@ impl Shell {
             .spawn()
             .map_err(|error| {
                 let program = &plan.argv[0];
-                SupervisorError(format!(
-                    "cannot start {program}: {error}; is it installed, and in PATH?"
-                ))
+                let what =
+                    format!("cannot start {program}: {error}; is it installed, and in PATH?");
+                SupervisorError(what)
             })?;
         let me = &self.decisions.state.supervisor;
         let launcher = Process::from_pid(child.id() as i32).unwrap_or_else(|| me.clone());
-        Ok(Job::new(launcher, Some(child), outputs, self.decisions.options.is_of_program()))
-    }
-
-    /// Makes the state folder again if it was removed: a start needs files in it.
-    fn repair_folder(&mut self) -> Result<()> {
-        if !self.folder.file("lock").exists() {
-            self.lock = self.folder.lock()?;
-        }
-        Ok(())
+        Ok(Job::new(launcher, Some(child), outputs, is_of_program))
     }
 
     fn save(&mut self) {

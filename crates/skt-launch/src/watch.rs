@@ -116,21 +116,18 @@ impl HeartbeatWatch {
     /// moment would never find that a job hangs.
     pub(crate) fn unwatched(&mut self, seconds: f64, now_seconds: f64) {
         if seconds > self.floor_seconds / 3.0 {
-            self.stood_still(seconds, now_seconds);
+            // Not in the pace that is measured either, which later silences are compared with.
+            for at in [&mut self.alive_at_seconds, &mut self.since_seconds] {
+                *at = (*at + seconds).min(now_seconds);
+            }
         }
     }
 
     /// Notes that all ranks of the job are stopped now: the silence begins when they continue.
     pub(crate) fn suspended(&mut self, now_seconds: f64) {
-        self.stood_still(now_seconds - self.alive_at_seconds, now_seconds);
-    }
-
-    /// Does not count these seconds: neither as a silence, nor in the pace that is measured, which
-    /// later silences are compared with.
-    fn stood_still(&mut self, seconds: f64, now_seconds: f64) {
-        for at in [&mut self.alive_at_seconds, &mut self.since_seconds] {
-            *at = (*at + seconds).min(now_seconds);
-        }
+        self.since_seconds =
+            (self.since_seconds + now_seconds - self.alive_at_seconds).min(now_seconds);
+        self.alive_at_seconds = now_seconds;
     }
 
     fn measure(&mut self, (phase, n): Kind, seconds: f64) {
@@ -208,42 +205,35 @@ impl HeartbeatWatch {
             let floor = if is_known { floor } else { UNKNOWN_FACTOR * floor };
             floor.max(PACE_FACTOR * seconds)
         };
-        let Some(last) = self.last.as_ref().filter(|_| self.wait_expected_seconds.is_none()) else {
-            return self.limit_of_start_or_wait(limit);
-        };
-        if self.is_of_program {
-            return self.limit_of_program(last);
-        }
-        let before = self.slowest(kind(last));
-        let is_known = before.is_some() || last.phase == FACTOR;
-        limit(is_known, before.unwrap_or(0.0).max(last.expected_seconds))
-    }
-
-    fn limit_of_start_or_wait(&self, limit: impl Fn(bool, f64) -> f64) -> f64 {
+        // A program need not report that a wait is over, and may do what it likes after it.
+        let of_program = self.last.as_ref().filter(|_| self.is_of_program);
+        let of_program = of_program.map(|last| self.limit_of_program(last));
         if let Some(expected) = self.wait_expected_seconds {
             let waiting = limit(false, self.slowest((WAIT, 0)).unwrap_or(0.0).max(expected));
-            // A program need not report that a wait is over, and may do what it likes after it.
-            let after = self.last.as_ref().filter(|_| self.is_of_program);
-            return after.map_or(waiting, |last| waiting.max(self.limit_of_program(last)));
+            return waiting.max(of_program.unwrap_or(0.0));
         }
-        // Until a start has lived, only what the launcher needs at least is known; ranks, their MPI
-        // and the self-test may take much longer.
-        let longest = self.slowest(START);
-        let seconds = longest.unwrap_or(0.0).max(self.reach_seconds);
-        let (known, most) = (limit(longest.is_some(), seconds), limit(false, seconds));
-        (known * 2f64.powi((self.silent_starts - 1).clamp(0, 30))).min(most)
+        let Some(last) = &self.last else {
+            // Until a start has lived, only what the launcher needs at least is known; ranks, their
+            // MPI and the self-test may take much longer.
+            let longest = self.slowest(START);
+            let seconds = longest.unwrap_or(0.0).max(self.reach_seconds);
+            let (known, most) = (limit(longest.is_some(), seconds), limit(false, seconds));
+            return (known * 2f64.powi((self.silent_starts - 1).clamp(0, 30))).min(most);
+        };
+        let before = self.slowest(kind(last));
+        let is_known = before.is_some() || last.phase == FACTOR;
+        let of_step = limit(is_known, before.unwrap_or(0.0).max(last.expected_seconds));
+        of_program.unwrap_or(of_step)
     }
 
     /// How long a program whose last sign is `last` may be silent; for ever if no time between
     /// checkpoints was measured, or in phases that are not measured.
     fn limit_of_program(&self, last: &Heartbeat) -> f64 {
-        match self.slowest(NEXT_CHECKPOINT).filter(|_| computes(last)) {
-            None => f64::INFINITY,
-            Some(longest) => {
-                let longest = longest.max(self.slowest(NEXT_SIGN).unwrap_or(0.0));
-                self.floor_seconds.max(PACE_FACTOR * longest)
-            }
-        }
+        let longest = self.slowest(NEXT_CHECKPOINT).filter(|_| computes(last));
+        longest.map_or(f64::INFINITY, |longest| {
+            let longest = longest.max(self.slowest(NEXT_SIGN).unwrap_or(0.0));
+            self.floor_seconds.max(PACE_FACTOR * longest)
+        })
     }
 
     /// A message if the job expects a step that takes longer than the lower bound of its limit;

@@ -67,10 +67,9 @@ impl Decisions {
     /// transports them separately from heartbeats, and may die in between. 0 if no line arrived at
     /// all, because a launcher may transport none.
     pub(super) fn lost_lines(&self) -> u64 {
-        let came = self.running.report_lines;
-        let beat = self.state.last_beat.as_ref().map(|(beat, _)| beat);
-        let written = beat.and_then(|beat| beat.report_lines).filter(|_| came > 0).unwrap_or(0);
-        written.saturating_sub(came)
+        let (came, beat) = (self.running.report_lines, self.state.last_beat.as_ref());
+        let written = beat.and_then(|(beat, _)| beat.report_lines).filter(|_| came > 0);
+        written.unwrap_or(0).saturating_sub(came)
     }
 
     pub(super) fn beat(&mut self, now_unix: f64, mut beat: Heartbeat) {
@@ -210,12 +209,10 @@ const REFUSALS: [(&str, &str); 5] = [
     ("error: execve():", NO_PROGRAM),
 ];
 
-const AS_ROOT: &str = "the launcher refuses to run as root: give \
-    --launcher-arg=--allow-run-as-root, or set OMPI_ALLOW_RUN_AS_ROOT=1 and \
-    OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1";
-const NO_PROGRAM: &str = "the launcher cannot start the program that its message above names: an \
-    argument may need the flag before it in its own --launcher-arg, and nodes need skt-hpl \
-    at the same path as here";
+const AS_ROOT: &str =
+    "the launcher refuses to run as root: give --launcher-arg=--allow-run-as-root";
+const NO_PROGRAM: &str = "the launcher cannot start the program that its message above names: \
+    nodes need skt-hpl at the same path as here";
 
 /// Why the launcher that wrote `line` will not start the job, and what helps; `None` for other
 /// lines.

@@ -17,7 +17,7 @@ use crate::survey::Survey;
 /// The nodes' links, as far as they are known.
 #[derive(Debug, Default)]
 pub(super) struct LinkRecord {
-    addresses: BTreeMap<String, Vec<Address>>,
+    pub addresses: BTreeMap<String, Vec<Address>>,
     /// Nodes whose links were found to be dead since they were last used, each with the reason.
     pub dead: BTreeMap<String, String>,
     /// Whether the last tries of links failed between all nodes.
@@ -27,17 +27,12 @@ pub(super) struct LinkRecord {
 }
 
 impl LinkRecord {
-    pub(crate) fn note_addresses(&mut self, survey: &Survey) {
-        for (name, answer) in &survey.answers {
-            self.addresses.insert(name.clone(), answer.addresses.clone());
-        }
-    }
-
+    /// The node that has an address. One that several nodes have (a bridge of containers) names
+    /// none.
     pub(crate) fn node_at(&self, ip: &str) -> Option<&str> {
         let ip: IpAddr = ip.parse().ok()?;
         let has = |addresses: &&Vec<Address>| addresses.iter().any(|address| address.ip == ip);
         let mut nodes = self.addresses.iter().filter(|(_, addresses)| has(addresses));
-        // An address that several nodes have (a bridge of containers) names none.
         nodes.next().map(|(name, _)| name.as_str()).filter(|_| nodes.next().is_none())
     }
 }

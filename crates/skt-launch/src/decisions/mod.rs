@@ -407,7 +407,9 @@ impl Decisions {
     }
 
     fn answers(&mut self, now_unix: f64, survey: Survey) {
-        self.links.note_addresses(&survey);
+        let addresses =
+            survey.answers.iter().map(|(name, it)| (name.clone(), it.addresses.clone()));
+        self.links.addresses.extend(addresses);
         if let Phase::ProbeRound(AfterProbe::Start | AfterProbe::Stop) = self.phase {
             self.watch.reached(survey.slowest.as_secs_f64(), self.state.pool.active.len());
         }
@@ -482,15 +484,12 @@ impl Decisions {
             && !self.options.says_resume
             && state.has_checkpoint;
         let is_named = std::mem::take(&mut state.goes_back) && self.options.checkpoint.is_some();
-        let resume = if state.is_refused && self.options.starts_over() {
-            Some("never")
-        } else if is_named {
+        let resume = match self.options.checkpoint {
+            _ if state.is_refused && self.options.starts_over() => Some("never"),
             // By the user's own flag, which later starts must not follow.
-            None
-        } else if must_find {
-            Some("require")
-        } else {
-            self.options.checkpoint.map(|_| "auto")
+            _ if is_named => None,
+            _ if must_find => Some("require"),
+            checkpoint => checkpoint.map(|_| "auto"),
         };
         let hosts = state.pool.used(self.options.ranks);
         self.phase = Phase::Starting;
@@ -626,9 +625,8 @@ impl Decisions {
         let phase = match &last {
             // The job has reported so before its last heartbeat, which reports that it is done.
             _ if state.is_changed => CHANGED,
-            Some((beat, _)) if !beat.unfit.is_empty() => "start",
-            Some((beat, _)) => &beat.phase,
-            None => "start",
+            Some((beat, _)) if beat.unfit.is_empty() => &beat.phase,
+            _ => "start",
         };
         let failure = Failure {
             start: state.start,

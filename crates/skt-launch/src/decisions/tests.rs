@@ -249,13 +249,16 @@ impl Play {
         self.on(Event::Ended { how: how.to_owned(), succeeded })
     }
 
-    /// Plays rows `EVENT => TEXT | !TEXT | ...`: some action that follows has the first text, none
-    /// the second. `end 75` is the last action, `once TEXT` is in one action, `-`: nothing follows.
+    /// Plays rows `EVENT; EVENT => TEXT | !TEXT | ...`: some action that follows the last event has
+    /// the first text, none the second. `end 75` is the last action, `once TEXT` is in one action, `-`: nothing follows.
     #[track_caller]
     fn play(mut self, rows: &str) -> Self {
         for row in rows.lines().map(str::trim) {
-            let (event, follows) = row.split_once(" =>").unwrap_or((row, ""));
-            let lines = self.event(event);
+            let (events, follows) = row.split_once(" =>").unwrap_or((row, ""));
+            let mut lines = Vec::new();
+            for event in events.split("; ") {
+                lines = self.event(event);
+            }
             expect(row, &lines, follows);
         }
         self
@@ -460,8 +463,7 @@ fn a_launcher_that_starts_nothing_is_not_asked_again() {
     Play::running(options(), &["s1"]).play(&format!("{refusal}\nfails => {why}"));
     // A refusal does not end a run whose earlier start has computed.
     Play::computing(options(), &["s1"]).play(&format!(
-        "fails
-         answers n2
+        "fails; answers n2
          launches 0 n1 s1 n3 --resume require
          {refusal}
          fails => ask start"
@@ -471,15 +473,12 @@ fn a_launcher_that_starts_nothing_is_not_asked_again() {
 #[test]
 fn a_node_that_the_job_declines_is_replaced_while_spares_last() {
     let declined = "fails
-                    answers n2
-                    launches 0 n1 s1 n3 --resume require
-                    declines ";
+                    answers n2; launches 0 n1 s1 n3 --resume require; declines ";
     Play::computing(options(), &["s1", "s2"]).play(&format!(
         "{declined}s1
          fails => start 2 failed in phase start at column 0: the job declines s1 | ask start
          answers => replaced: s1 lacks the BLAS x; s2 takes its place
-         launches 0 n1 s2 n3 --resume require
-         declines s2
+         launches 0 n1 s2 n3 --resume require; declines s2
          fails => giving up: the job cannot run on s2, whose place no spare node can take | !ask start \
                   | data of earlier starts is kept | end 2"
     ));
@@ -497,8 +496,7 @@ fn a_node_that_the_job_declines_is_replaced_while_spares_last() {
 #[test]
 fn undisturbed_run_leaves_no_data() {
     Play::computing(options(), &["s1"]).play(
-        "beat reported 1000 0
-         done 0 => ask clean n1 n2 n3 s1 +
+        "beat reported 1000 0; done 0 => ask clean n1 n2 n3 s1 +
          answers => ask forget n1 n2 n3 s1 +
          answers => finished: the job is done, after 0 failure(s) | Tidy | Account | end 0",
     );
@@ -530,9 +528,7 @@ fn a_lost_node_is_replaced_in_place() {
          ended it was killed => start 1 failed in phase factor at column 512: a connection broke, and \
                 n2 is lost: no answer; it was | Save | ask start n1 n2 n3 + s1, 1 may be silent, lost? n2 n2
          answers n2 => replaced: n2 no answer; s1 takes its place
-         launches 0 n1 s1 n3 --resume require
-         beats start:0
-         unwatched 0.5
+         launches 0 n1 s1 n3 --resume require; beats start:0; unwatched 0.5
          beat factor 512 => computing: computing again at column 512, 1.50 s after detection",
     );
     let failure = &play.decisions.state.failures[0];
@@ -546,17 +542,11 @@ fn a_lost_node_is_replaced_in_place() {
 
 #[test]
 fn losses_before_a_checkpoint_and_in_a_recovery() {
-    Play::running(options(), &["s1"]).play(
-        "beats generate:0 factor:0 factor:256
-         fails
-         answers n1
-         launches 0 s1 n2 n3",
-    );
+    Play::running(options(), &["s1"])
+        .play("beats generate:0 factor:0 factor:256; fails; answers n1; launches 0 s1 n2 n3");
     Play::computing(two_parities(), &["s1", "s2"]).play(
-        "fails
-         answers n2
-         launches 0 n1 s1 n3 --resume require
-         beats recover-rebuild:0
+        "fails; answers n2
+         launches 0 n1 s1 n3 --resume require; beats recover-rebuild:0
          fails => failure: start 2 failed in phase recover-rebuild at column 0 | \
                   ask start n1 s1 n3 + s2, 1 may be silent
          answers n3 => replaced: n3 no answer; s2 takes its place
@@ -582,8 +572,7 @@ fn silent_job_with_healthy_nodes_is_killed_and_resumed() {
          after 0.1 => ask look n1 n2 n3 + s1
          answers => -
          after 27 => kill: no sign of life for 31.0 s (limit 30.0 s) | Kill
-         ended it was killed
-         answers => pause: 1 s before the next start
+         ended it was killed; answers => pause: 1 s before the next start
          launches 1 n1 n2 n3 --resume require",
     );
 }
@@ -605,24 +594,18 @@ fn unwatched_time_is_not_silence_of_the_job() {
 #[test]
 fn what_nodes_answer_counts_only_in_silence() {
     Play::computing(options(), &["s1"]).play(
-        "after 3
-         answers => -
-         beats factor:520
-         after 7.9 => -
+        "after 3; answers => -
+         beats factor:520; after 7.9 => -
          after 0.1 => ask look n1 n2 n3 + s1",
     );
     Play::computing(options(), &["s1"]).play(
         "after 3 => ask look
-         beats factor:520
-         answers n3 => -
+         beats factor:520; answers n3 => -
          after 8 => ask look
-         beats factor:530
-         dead n2 => -",
+         beats factor:530; dead n2 => -",
     );
-    Play::computing(options(), &["s1"]).play(
-        "after 3
-         answers n3 => kill: silence, and n3 is lost: no answer | Kill",
-    );
+    Play::computing(options(), &["s1"])
+        .play("after 3; answers n3 => kill: silence, and n3 is lost: no answer | Kill");
     Play::computing(options(), &["s1"]).play(
         "after 3
          fails => at column 512: the launcher ended with code 1 | ask start n1 n2 n3 + s1 | !Kill",
@@ -634,8 +617,7 @@ fn a_killed_launcher_is_started_again_after_pauses_that_double() {
     let mut play = Play::computing(options(), &[]);
     for (column, pause) in [(520, 1), (640, 2), (760, 4)] {
         play = play.play(&format!(
-            "beats factor:{column}
-             fails => ask start n1 n2 n3 + , 1 may be silent
+            "beats factor:{column}; fails => ask start n1 n2 n3 + , 1 may be silent
              answers => pause: {pause} s before the next start
              launches {pause} n1 n2 n3 --resume require"
         ));
@@ -671,8 +653,7 @@ fn waiting() -> LaunchOptions {
 fn a_lost_node_without_a_spare_is_waited_for() {
     let why = "waiting: n2 (no answer) cannot be used, and no spare node is left: waiting for it";
     let play = Play::computing(waiting(), &["s1"]).play(&format!(
-        "fails
-         answers n2 s1 => {why} | !gave-up
+        "fails; answers n2 s1 => {why} | !gave-up
          after 9.9 => -
          after 0.1 => ask start n1 n2 n3
          answers n2 => -
@@ -720,30 +701,24 @@ const SHARES: &str = "fails
 #[test]
 fn ranks_of_a_lost_node_share_another_until_it_is_back() {
     let play = Play::computing(sharing(0), &[]).play(
-        "fails
-         answers n2
+        "fails; answers n2
          launches 0 n1 n3 with 2 1 rank(s) --resume require",
     );
     assert_eq!(play.decisions.hollow(), ["n2"]);
     // Its rank is not rebuilt when the next start fails: nothing moves that could be lost, too.
     let play = play.play(
-        "fails
-         answers => !unshared
+        "fails; answers => !unshared
          launches 1 n1 n3 with 2 1 rank(s) --resume require
-         beats factor:64 factor:128
-         fails => ask start n1 n3 + n2
+         beats factor:64 factor:128; fails => ask start n1 n3 + n2
          answers n2 => !shared
          launches 2 n1 n3 with 2 1 rank(s) --resume require
-         beats factor:192 factor:256
-         fails
-         answers => unshared: n2 has the ranks of n2 to itself
+         beats factor:192 factor:256; fails; answers => unshared: n2 has the ranks of n2 to itself
          launches 4 n1 n2 n3 --resume require",
     );
     assert_eq!(play.decisions.hollow(), ["n2"]);
     // A node that is back replaces the next lost one.
     Play::computing(sharing(0), &[]).play(SHARES).play(
-        "fails
-         answers n3 => replaced: n3 no answer; n2 takes its place | !shared
+        "fails; answers n3 => replaced: n3 no answer; n2 takes its place | !shared
          launches 0 n1 n2 with 2 1 rank(s) --resume require",
     );
     // The supervisor is killed while nodes share.
@@ -772,8 +747,7 @@ fn ranks_of_abft_return_if_one_more_may_be_lost() {
 #[test]
 fn spares_are_used_before_nodes_share() {
     Play::computing(sharing(0), &["s1"]).play(
-        "fails
-         answers n1 n2 => replaced: n1 no answer; s1 takes its place | \
+        "fails; answers n1 n2 => replaced: n1 no answer; s1 takes its place | \
                           shared: n2 no answer; s1 runs its ranks, too
          launches 0 s1 n3 with 2 1 rank(s) --resume require",
     );
@@ -798,9 +772,7 @@ fn too_little_memory_for_one_more_rank_is_named() {
     // The first start warns of it.
     Play::begun(sharing(have), state(&[])).play(
         "answers => no node has room for one more rank: a loss stops the run; n1 | (N = 707 would fit)
-         launches 0 n1 n2 n3
-         fails
-         answers => !no node has room",
+         launches 0 n1 n2 n3; fails; answers => !no node has room",
     );
     let waits = options_with(|settings| settings.no_spare = NoSpare::Wait);
     let sharing_waits = LaunchOptions { sharing: sharing(have).sharing, ..waits };
@@ -846,10 +818,8 @@ fn node_that_computes_wrong_twice_is_replaced_on_request() {
     // A report of the next start is added to those before.
     let play = play.play(
         "answers => replaced: n2 computes wrong: 2 check(s) have named it; s1 takes its place
-         launches 0 n1 s1 n3 --resume require
-         wrong n1 1 1 => wrong: n1 rank 1
-         fails
-         answers
+         launches 0 n1 s1 n3 --resume require; wrong n1 1 1 => wrong: n1 rank 1
+         fails; answers
          launches 1 n1 s1 n3 --resume require
          wrong n1 1 1 => warning: warning: n1 stays, though suspect: no spare node is left | !kill",
     );
@@ -898,16 +868,13 @@ fn losses_beyond_the_code_end_or_restart_the_run() {
     let play = Play::computing(start_over(), &["s1"]).play(
         "beat refused 0 2
          fails => over: more is lost than can be rebuilt: starting over from the seed | ask start n1 n2 n3 + s1
-         answers
-         launches 0 n1 n2 n3 --resume never",
+         answers; launches 0 n1 n2 n3 --resume never",
     );
     assert!(!play.decisions.state.is_refused && !play.decisions.state.has_checkpoint);
     // Where the flags of the run choose how it begins, nothing is added to them.
     Play::computing(LaunchOptions { says_resume: true, ..start_over() }, &[]).play(
-        "beat refused 0
-         fails => failure: start 1 failed
-         answers
-         launches 1 n1 n2 n3",
+        "beat refused 0; fails => failure: start 1 failed
+         answers; launches 1 n1 n2 n3",
     );
 }
 
@@ -916,10 +883,8 @@ fn losses_beyond_the_code_end_or_restart_the_run() {
 fn only_the_first_start_goes_back_to_a_named_checkpoint() {
     for (how, beats) in [("auto", ""), ("require", "commit:512 stamp:512")] {
         Play::running(LaunchOptions { checkpoint: Some(5), ..options() }, &[]).play(&format!(
-            "beats generate:0 factor:0 {beats}
-             fails => failure: start 1 failed
-             answers
-             launches 1 n1 n2 n3 --resume {how}"
+            "beats generate:0 factor:0 {beats}; fails => failure: start 1 failed
+             answers; launches 1 n1 n2 n3 --resume {how}"
         ));
     }
 }
@@ -929,10 +894,8 @@ fn job_that_met_an_earlier_process_is_started_again() {
     let mut play = Play::computing(options(), &[]);
     for (start, pause) in [(1, 1), (2, 2), (3, 4), (4, 8)] {
         play = play.play(&format!(
-            "beat changed 0
-             done 2 => failure: start {start} failed in phase changed
-             answers
-             launches {pause} n1 n2 n3 --resume require"
+            "beat changed 0; done 2 => failure: start {start} failed in phase changed
+             answers; launches {pause} n1 n2 n3 --resume require"
         ));
     }
 }
@@ -991,8 +954,7 @@ fn oom_kill_is_recognized_by_the_counts_of_its_node() {
     ] {
         play = play.play(&format!(
             "after 10 => launch n1 n2 n3
-             launched
-             beats factor:{column}
+             launched; beats factor:{column}
              ended with code 137"
         ));
         play = play.answer(counted(of_n2), follows);
@@ -1031,8 +993,7 @@ fn a_launcher_that_does_not_end_when_asked_is_killed() {
     patient.play(&format!("stop 1 => {why}"));
     // Two requests to stop kill the launcher at once.
     Play::computing(options(), &[]).play(&format!(
-        "stop 1
-         stop 2 => {why}
+        "stop 1; stop 2 => {why}
          ended it was killed => ask start | !failure
          answers => end 75"
     ));
@@ -1042,11 +1003,9 @@ fn a_launcher_that_does_not_end_when_asked_is_killed() {
 fn a_job_that_cannot_start_is_given_up() {
     let play = Play::running(options(), &[]).play(
         "fails => CloseLines
-         answers
-         launches 1 n1 n2 n3
+         answers; launches 1 n1 n2 n3
          fails => CloseLines
-         answers
-         launches 2 n1 n2 n3
+         answers; launches 2 n1 n2 n3
          fails => giving up: the job gave no sign of life in 3 starts, with all nodes well | end 2",
     );
     // A user who gives the command again has resolved the reason; a supervisor that is killed has
@@ -1065,15 +1024,9 @@ fn a_job_that_cannot_start_is_given_up() {
 #[test]
 fn a_job_that_fails_too_often_is_given_up() {
     Play::computing(options_with(|settings| settings.max_restarts = 2), &[]).play(
-        "beats factor:600
-         fails
-         answers
-         launches 1 n1 n2 n3 --resume require
-         beats factor:700
-         fails
-         answers
-         launches 2 n1 n2 n3 --resume require
-         beats factor:990
+        "beats factor:600; fails; answers; launches 1 n1 n2 n3 --resume require; beats factor:700
+         fails; answers
+         launches 2 n1 n2 n3 --resume require; beats factor:990
          fails => giving up: the job failed 3 times (--max-restarts 2) | end 2",
     );
 }
@@ -1081,8 +1034,7 @@ fn a_job_that_fails_too_often_is_given_up() {
 #[test]
 fn node_lost_after_the_complete_report_needs_no_restart() {
     Play::computing(options(), &["s1"]).play(
-        "beat reported 1000 0
-         beat clear 1000 0
+        "beat reported 1000 0; beat clear 1000 0
          fails => the job was lost after its report was whole; its segments are removed now | \
                   ask clean n1 n2 n3 s1 +
          answers n2 s1 => unclean: n2, s1: not reached; what the run has left there stays | \
@@ -1093,8 +1045,7 @@ fn node_lost_after_the_complete_report_needs_no_restart() {
 #[test]
 fn launcher_that_outlives_its_job_is_killed() {
     Play::computing(options(), &[]).play(
-        "beat done 1000 0
-         after 0 => -
+        "beat done 1000 0; after 0 => -
          after 10 => -
          after 0.1 => kill: the job is done, the launcher does not end | Kill
          ended it was killed => ask clean n1 n2 n3 +",
@@ -1104,18 +1055,14 @@ fn launcher_that_outlives_its_job_is_killed() {
 #[test]
 fn a_lost_state_folder_stops_no_job_that_runs() {
     Play::computing(options(), &["s1"]).play(
-        "full yes
-         fails => once warning: state: full: the job is watched on
+        "full yes; fails => once warning: state: full: the job is watched on
          answers n2 => !the job is watched on
          after 0 => launch n1 s1 n3 --resume require
-         full no
-         launched => saved: the state is saved again",
+         full no; launched => saved: the state is saved again",
     );
     Play::computing(options(), &["s1"]).play(
-        "fails
-         answers
-         after 1
-         unstarted => giving up: cannot start the job again: state: full | end 75",
+        "fails; answers
+         after 1; unstarted => giving up: cannot start the job again: state: full | end 75",
     );
     // The first start is refused.
     Play::begun(options(), state(&[])).play("answers\nafter 0\nunstarted => end: state: full");
@@ -1143,14 +1090,11 @@ fn job_of_an_earlier_supervisor_is_adopted_or_has_ended() {
     second(Play::computing(options(), &[])).play(
         "begin => FindJob
          found running => found: start 1 of an earlier supervisor continues
-         beats factor:600
-         done 0 => ask clean n1 n2 n3 +",
+         beats factor:600; done 0 => ask clean n1 n2 n3 +",
     );
     second(Play::computing(options(), &[])).play(
-        "begin
-         found ended => found: start 1 of an earlier supervisor has ended
-         beats factor:600
-         ended unseen => factor at column 600: unseen",
+        "begin; found ended => found: start 1 of an earlier supervisor has ended
+         beats factor:600; ended unseen => factor at column 600: unseen",
     );
     // It reads within milliseconds what the job has written in hours.
     let mut play = second(Play::computing(options(), &["s1"]).play("wrong n2 1 3"))
@@ -1162,12 +1106,7 @@ fn job_of_an_earlier_supervisor_is_adopted_or_has_ended() {
     let play = play.play("wrong n2 1 3 => -");
     assert_eq!(play.decisions.state.blamed["n2"].checks, 1);
     // How long a start takes was not seen.
-    play.play(
-        "ended unseen
-         answers n2
-         launches 0 n1 s1 n3 --resume require
-         after 40 => !kill",
-    );
+    play.play("ended unseen; answers n2; launches 0 n1 s1 n3 --resume require; after 40 => !kill");
 }
 
 #[test]
@@ -1187,9 +1126,7 @@ fn unprintable_report_is_reported_again_at_the_end() {
     Play::computing(options(), &[]).play(
         "unprinted standard output: closed => unprinted: standard output: closed
          report a => -
-         done 0
-         answers
-         answers => Save | end: standard output: closed | !Tidy",
+         done 0; answers; answers => Save | end: standard output: closed | !Tidy",
     );
     // Without what the job writes it cannot be watched.
     Play::computing(options(), &[]).play("unread => Kill | end: state: full");
@@ -1227,16 +1164,14 @@ fn a_node_whose_link_is_dead_is_replaced_although_it_answers() {
     Play::computing(options(), &["s1"]).play(
         "without n3
          dead n3 => replaced: n3 its link is dead: 6 of 6 tries failed (no answer); s1 takes its place
-         launches 0 n1 n2 s1 --resume require
-         after 15 => ask look
+         launches 0 n1 n2 s1 --resume require; after 15 => ask look
          answers => !kill",
     );
     // It is found during silence, and tried once.
     Play::computing(options(), &["s1"]).play(
         "after 3 => ask look
          dead n2 => kill: silence, and n2 is lost: its link is dead:
-         ended it was killed
-         answers => replaced: n2
+         ended it was killed; answers => replaced: n2
          launches 0 n1 s1 n3 --resume require",
     );
     // A spare whose link is dead takes no place.
@@ -1260,8 +1195,7 @@ fn first_start_with_too_few_spares_checks_the_link_test() {
     // The start lives: the ranks have another way.
     Play::begun(options(), state(&[])).play(&format!(
         "{begin}beats start:0 factor:0
-         fails
-         dead n2
+         fails; dead n2
          launches 1 n1 n2 n3"
     ));
     // The start does not live.
@@ -1277,13 +1211,10 @@ fn spare_without_data_is_known_after_a_stop() {
     let play = Play::computing(options(), &["s1", "s2"]);
     // Its data is rebuilt once the job computes.
     play.play("stop 1\nended with code 143\nanswers").next(options()).play(
-        "answers n2
-         launches 0 n1 s1 n3 --resume require
+        "answers n2; launches 0 n1 s1 n3 --resume require
          fails => ask start n1 s1 n3 + s2 | !may be silent
-         answers
-         launches 1 n1 s1 n3 --resume require
-         beats start:0 factor:512
-         fails => ask start n1 s1 n3 + s2, 1 may be silent",
+         answers; launches 1 n1 s1 n3 --resume require
+         beats start:0 factor:512; fails => ask start n1 s1 n3 + s2, 1 may be silent",
     );
 }
 
@@ -1294,8 +1225,7 @@ fn starts_that_reach_no_node_are_given_up_with_what_finds_it() {
     for pause in [1, 2] {
         play = play.play(&format!(
             "after 1000 => kill: no sign of life for
-             ended it was killed
-             answers => !replaced
+             ended it was killed; answers => !replaced
              launches {pause} n1 n2 n3"
         ));
     }
@@ -1309,12 +1239,8 @@ fn starts_that_reach_no_node_are_given_up_with_what_finds_it() {
 /// what follows. A link may be back soon.
 fn unreached_twice(options: LaunchOptions, spares: &[&str], nodes: &str, follows: &str) -> Play {
     Play::computing(options, spares).play(&format!(
-        "without {nodes}
-         dead => !replaced | !shared | !waiting
-         launches 1 n1 n2 n3 --resume require
-         vain {nodes}
-         fails
-         untested => {follows}"
+        "without {nodes}; dead => !replaced | !shared | !waiting
+         launches 1 n1 n2 n3 --resume require; vain {nodes}; fails; untested => {follows}"
     ))
 }
 
@@ -1330,13 +1256,9 @@ fn node_that_two_starts_do_not_reach_is_replaced() {
         .play("untested\nlaunches 2 n1 n2 n3 --resume require");
     // A program of which ranks fail with any code.
     Play::for_program(&["s1"]).play(
-        "line   Remote daemon: [[47992,0],2] on node n2
-         rank 0 code 1
-         fails
+        "line   Remote daemon: [[47992,0],2] on node n2; rank 0 code 1; fails
          untested => !giving up
-         launches 1 n1 n2 n3
-         reaches-none
-         untested => replaced: n2 out of",
+         launches 1 n1 n2 n3; reaches-none; untested => replaced: n2 out of",
     );
 }
 
@@ -1345,18 +1267,11 @@ fn ranks_of_an_unreached_node_share_until_it_is_readmitted() {
     // That it answers shows nothing. n1 runs two ranks of a group, which survives the loss of one.
     let follows = format!("shared: n2 {CUT_OFF}; n1 runs its ranks, too");
     unreached_twice(sharing(0), &[], "n2", &follows).play(
-        "launches 0 n1 n3 with 2 1 rank(s) --resume require
-         beats factor:64 factor:128
-         fails
+        "launches 0 n1 n3 with 2 1 rank(s) --resume require; beats factor:64 factor:128; fails
          untested => !unshared
          launches 1 n1 n3 with 2 1 rank(s) --resume require
-         vain n1
-         fails
-         untested
-         launches 2 n1 n3 with 2 1 rank(s) --resume require
-         vain n1
-         fails
-         untested => giving up: n1: out of | and up to 2 would be lost | end 75",
+         vain n1; fails; untested; launches 2 n1 n3 with 2 1 rank(s) --resume require
+         vain n1; fails; untested => giving up: n1: out of | and up to 2 would be lost | end 75",
     );
 }
 
@@ -1368,10 +1283,7 @@ fn an_unreached_node_is_waited_for_and_tried_again() {
         play = play.play(&format!(
             "after 10 => ask start
              untested => !waiting
-             launches {pause} n1 n2 n3 --resume require
-             vain n2
-             fails
-             untested => !pause"
+             launches {pause} n1 n2 n3 --resume require; vain n2; fails; untested => !pause"
         ));
     }
 }
@@ -1394,16 +1306,9 @@ fn unreached_nodes_beyond_the_parities_are_kept() {
     // A node that does not answer counts as well, and one without data.
     let twice = |node: &str| {
         format!(
-            "fails
-             answers n1
-             launches 0 s1 n2 n3 --resume require
-             vain {node}
-             fails
-             untested
-             launches 1 s1 n2 n3 --resume require
-             vain {node}
-             fails
-             untested => "
+            "fails; answers n1
+             launches 0 s1 n2 n3 --resume require; vain {node}; fails; untested
+             launches 1 s1 n2 n3 --resume require; vain {node}; fails; untested => "
         )
     };
     Play::computing(options(), &spares).play(&(twice("n2") + "giving up: n2: out of | end 75"));
@@ -1412,8 +1317,7 @@ fn unreached_nodes_beyond_the_parities_are_kept() {
     let empty = |survey: &mut Survey| survey.answers.get_mut("n1").unwrap().run_bytes = 0;
     play.answers(empty, &ALL);
     play.play(
-        "launches 1 n1 n2 n3 --resume require
-         reaches-none
+        "launches 1 n1 n2 n3 --resume require; reaches-none
          untested => giving up: n2: out of | end 75",
     );
     // That node itself has nothing to lose.
@@ -1424,16 +1328,10 @@ fn unreached_nodes_beyond_the_parities_are_kept() {
 #[test]
 fn suspicions_add_up_where_links_cannot_be_tested() {
     let play = Play::computing(two_parities(), &["s1", "s2"]).play(
-        "without n2
-         untested
-         launches 1 n1 n2 n3 --resume require
-         vain n3
-         after 0.1 => ask look
+        "without n2; untested; launches 1 n1 n2 n3 --resume require; vain n3; after 0.1 => ask look
          untested => kill: a connection broke, and n3 is lost: out of the launcher's reach, although it
-         ended it was killed
-         untested => !replaced
-         launches 2 n1 n2 n3 --resume require
-         vain n2
+         ended it was killed; untested => !replaced
+         launches 2 n1 n2 n3 --resume require; vain n2
          fails",
     );
     // A spare that was not waited for is needed now.
@@ -1442,22 +1340,14 @@ fn suspicions_add_up_where_links_cannot_be_tested() {
     // What was named before the job computed counts no more.
     play.play(
         "untested => replaced: n2 out of | once replaced
-         launches 0 n1 s1 n3 --resume require
-         vain n3
-         fails
+         launches 0 n1 s1 n3 --resume require; vain n3; fails
          untested => replaced: n3 out of | once replaced
-         launches 0 n1 s1 s2 --resume require
-         beat start 0
-         beats factor:512
-         fails
+         launches 0 n1 s1 s2 --resume require; beat start 0; beats factor:512; fails
          untested => pause: 1 s before the next start | !replaced",
     );
     // A start that is slow is not killed for what an earlier one has named.
     Play::computing(options(), &[]).play(
-        "without n2
-         untested
-         launches 1 n1 n2 n3 --resume require
-         after 15 => ask look
+        "without n2; untested; launches 1 n1 n2 n3 --resume require; after 15 => ask look
          untested => -",
     );
 }
@@ -1495,31 +1385,24 @@ fn what_follows_the_end_of_a_program() {
             "a launcher that returns 0 shows nothing",
         ),
         (
-            "rank 0 code 14
-             ended with code 14
+            "rank 0 code 14; ended with code 14
              answers n2 => replaced: n2 no answer; s1 takes its place
-             launches 0 n1 s1 n3
-             fails => ask start | !code 14
+             launches 0 n1 s1 n3; fails => ask start | !code 14
              answers => pause: 1 s before the next start",
             "a lost node explains any code, and reports of that start count no more",
         ),
         (
-            "opens plate
-             beats compute:0 checkpoint:4 compute:5
-             ranks-done
+            "opens plate; beats compute:0 checkpoint:4 compute:5; ranks-done
              fails => the data of run plate stays on its nodes | !ask clean | end 0",
             "code 0 without a report leaves the data",
         ),
         (
-            "beats time-up:5
-             rank 0 code 75
-             fails => ask start n1 n2 n3 + s1 | !failure
+            "beats time-up:5; rank 0 code 75; fails => ask start n1 n2 n3 + s1 | !failure
              answers => stopped: stopped; start the same command again | end 75",
             "out of time it is left to the next command",
         ),
         (
-            "beats reported:9 open:0 compute:0 reported:9
-             rank 1 signal 9
+            "beats reported:9 open:0 compute:0 reported:9; rank 1 signal 9
              fails => ask start n1 n2 n3 + s1",
             "two runs of one name, one after the other",
         ),
@@ -1529,8 +1412,7 @@ fn what_follows_the_end_of_a_program() {
     }
     // One that refuses its input is not started again.
     let play = Play::running(options_of_program(true), &["s1"]).play(
-        "beats start:0
-         rank 0 code 3
+        "beats start:0; rank 0 code 3
          fails => rank 0 on n1 ended with code 3; the launcher ended with | ask start
          answers => giving up: rank 0 on n1 ended with code 3, and all nodes are well | end 3",
     );
@@ -1541,12 +1423,10 @@ fn what_follows_the_end_of_a_program() {
 fn launcher_that_keeps_the_other_ranks_is_ended() {
     for (end, follows) in [("code 3", "end 3"), ("signal 9", "pause: 1 s before the next start")] {
         Play::for_program(&["s1"]).play(&format!(
-            "rank 0 {end}
-             after 0.5 => -
+            "rank 0 {end}; after 0.5 => -
              after 10.5 => kill: a rank has ended, the launcher does | Kill
              after 30 => -
-             ended it was killed
-             answers => {follows}"
+             ended it was killed; answers => {follows}"
         ));
     }
 }
@@ -1555,23 +1435,16 @@ fn launcher_that_keeps_the_other_ranks_is_ended() {
 fn program_with_a_killed_rank_or_restart_code_is_restarted() {
     for end in ["signal 9", "code 75"] {
         Play::for_program(&["s1"]).play(&format!(
-            "rank 1 {end}
-             rank 2 code 3
-             ended with code 137 => rank 1 on n2
-             answers
-             launches 1 n1 n2 n3
-             beats start:0 open:0
-             unwatched 0.5
+            "rank 1 {end}; rank 2 code 3; ended with code 137 => rank 1 on n2
+             answers; launches 1 n1 n2 n3
+             beats start:0 open:0; unwatched 0.5
              beat compute 5 => computing: computing again at checkpoint 5, 3.50 s after detection"
         ));
     }
     // Without checkpoints between failures it is given up.
     let again = |pause: usize| {
         format!(
-            "rank 1 signal 11
-             fails
-             answers
-             launches {pause} n1 n2 n3
+            "rank 1 signal 11; fails; answers; launches {pause} n1 n2 n3
              beats start:0 open:0 compute:5"
         )
     };
@@ -1594,10 +1467,7 @@ fn program_that_fails_after_its_report_ends_with_its_code() {
         ("stop 1", 1, 75, unknown),
     ] {
         Play::for_program(&["s1"]).play(&format!(
-            "beats reported:9
-             stop {stops}
-             rank 1 code 0
-             rank 2 code 0
+            "beats reported:9; stop {stops}; rank 1 code 0; rank 2 code 0
              {end}
              fails => failure: start 1 failed in phase reported at | ask clean n1 n2 n3 s1 +
              answers => ask forget n1 n2 n3 s1 +
@@ -1619,14 +1489,8 @@ fn program_with_several_runs_is_done_after_the_last() {
         }
         // What was reported before the loss is computed again.
         play.play(&format!(
-            "rank 2 signal 9
-             fails
-             answers
-             launches 1 n1 n2 n3
-             opens {}
-             beats compute:0 reported:9
-             rank 1 signal 9
-             fails => {follows}",
+            "rank 2 signal 9; fails; answers; launches 1 n1 n2 n3; opens {}
+             beats compute:0 reported:9; rank 1 signal 9; fails => {follows}",
             runs[0]
         ));
     }

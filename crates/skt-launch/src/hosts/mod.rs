@@ -1,24 +1,20 @@
 //! The nodes of a run: reads lists of them, and replaces lost ones.
 
-mod batch;
-mod file;
+mod lists;
 mod names;
 mod pool;
 mod share;
-mod slurm;
 
 use std::net::Ipv6Addr;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-pub use batch::{ListedNodes, listed_in};
-pub(crate) use file::SparesFile;
-pub use file::{HostFile, hydra_file, openmpi_file, parse};
+pub(crate) use lists::SparesFile;
+pub use lists::{ListedNodes, expand_slurm, expand_tasks, listed_in, parse};
 pub use names::short_names;
 pub use pool::{Health, OutOfUse, Pool, Replacement};
 pub(crate) use pool::{SparesSpent, UNLISTED, describe_lost};
 pub(crate) use share::Lack;
-pub use slurm::{expand_slurm, expand_tasks};
 
 use skt_terms::shown::shown;
 
@@ -46,6 +42,11 @@ impl Host {
     pub(crate) fn fits(&self, slots: usize) -> bool {
         self.slots >= slots || self.slots == 1
     }
+}
+
+/// A host file of Open MPI.
+pub fn openmpi_file(hosts: &[Host]) -> String {
+    hosts.iter().map(|host| format!("{} slots={}\n", host.name, host.slots)).collect()
 }
 
 /// What is wrong with a list of nodes.

@@ -40,20 +40,17 @@ impl Networks {
     /// `OMPI_MCA_` and `PRTE_MCA_`); empty if neither names one.
     pub fn from_arguments(arguments: &[String], env: &dyn Fn(&str) -> Option<String>) -> Self {
         let argument = |name: &str| {
-            let is_name = |word: &String| word.as_str() == name;
-            let next = arguments.iter().position(is_name).and_then(|at| arguments.get(at + 1));
-            let joined = || {
-                let value =
-                    |word: &String| Some(word.split_once(name)?.1.strip_prefix('=')?.into());
-                arguments.iter().find_map(value)
-            };
-            next.cloned().or_else(joined)
+            let next = arguments.iter().position(|word| word == name).map(|at| at + 1);
+            let joined =
+                |word: &String| Some(word.split_once(name)?.1.strip_prefix('=')?.to_owned());
+            let next = next.and_then(|at| arguments.get(at).cloned());
+            next.or_else(|| arguments.iter().find_map(joined))
         };
         let variable = |name: &str| {
             ["OMPI_MCA_", "PRTE_MCA_", ""].iter().find_map(|before| env(&format!("{before}{name}")))
         };
-        let named = |find: &dyn Fn(&str) -> Option<String>| NAMES.into_iter().find_map(find);
-        let list = named(&argument).or_else(|| named(&variable)).unwrap_or_default();
+        let list = NAMES.into_iter().find_map(argument);
+        let list = list.or_else(|| NAMES.into_iter().find_map(variable)).unwrap_or_default();
         Self(list.split(',').filter(|word| !word.is_empty()).map(Network::read).collect())
     }
 
@@ -84,10 +81,10 @@ impl Network {
         match (self, address.ip) {
             (Network::Interface(name), _) => *name == address.interface,
             (Network::Subnet(IpAddr::V4(net), bits), IpAddr::V4(ip)) => {
-                same(u32::from(*net).into(), u32::from(ip).into(), 32, *bits)
+                same(net.to_bits().into(), ip.to_bits().into(), 32, *bits)
             }
             (Network::Subnet(IpAddr::V6(net), bits), IpAddr::V6(ip)) => {
-                same((*net).into(), ip.into(), 128, *bits)
+                same(net.to_bits(), ip.to_bits(), 128, *bits)
             }
             _ => false,
         }

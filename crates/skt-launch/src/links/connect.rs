@@ -100,26 +100,22 @@ fn address_of(partner: &Partner, port: u16) -> Result<SocketAddr, String> {
     if let Some(ip) = partner.address {
         return Ok(SocketAddr::new(ip, port));
     }
-    let mut found =
-        (partner.name.as_str(), port).to_socket_addrs().map_err(|why| why.to_string())?;
-    found.next().ok_or_else(|| "its name has no address".to_owned())
+    let found = (partner.name.as_str(), port).to_socket_addrs().map_err(|why| why.to_string());
+    found?.next().ok_or_else(|| "its name has no address".to_owned())
 }
 
 fn reach(address: SocketAddr) -> LinkState {
-    match TcpStream::connect_timeout(&address, LONGEST) {
-        Ok(_) => LinkState::Alive,
-        Err(error) => match error.kind() {
-            ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => LinkState::Alive,
-            ErrorKind::TimedOut => {
-                LinkState::Dead(format!("no answer of {} in {LONGEST:?}", address.ip()))
-            }
-            ErrorKind::HostUnreachable
-            | ErrorKind::NetworkUnreachable
-            | ErrorKind::NetworkDown
-            | ErrorKind::AddrNotAvailable => LinkState::Dead(format!("{}: {error}", address.ip())),
-            // This machine has too few files or ports: nothing was sent.
-            _ => LinkState::Unknown(format!("{}: {error}", address.ip())),
-        },
+    let Err(error) = TcpStream::connect_timeout(&address, LONGEST) else { return LinkState::Alive };
+    let ip = address.ip();
+    match error.kind() {
+        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => LinkState::Alive,
+        ErrorKind::TimedOut => LinkState::Dead(format!("no answer of {ip} in {LONGEST:?}")),
+        ErrorKind::HostUnreachable
+        | ErrorKind::NetworkUnreachable
+        | ErrorKind::NetworkDown
+        | ErrorKind::AddrNotAvailable => LinkState::Dead(format!("{ip}: {error}")),
+        // This machine has too few files or ports: nothing was sent.
+        _ => LinkState::Unknown(format!("{ip}: {error}")),
     }
 }
 

@@ -38,14 +38,11 @@ impl FromStr for Partner {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, address) = match text.split_once('=') {
-            None => (text, None),
-            Some((name, address)) => match address.parse() {
-                Ok(address) => (name, Some(address)),
-                Err(_) => return Err(format!("'{address}' is no address")),
-            },
+        let Some((name, address)) = text.split_once('=') else {
+            return Ok(Self { name: text.to_owned(), address: None });
         };
-        Ok(Self { name: name.to_owned(), address })
+        let bad = |_| format!("'{address}' is no address");
+        Ok(Self { name: name.to_owned(), address: Some(address.parse().map_err(bad)?) })
     }
 }
 

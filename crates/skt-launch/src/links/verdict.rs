@@ -2,7 +2,6 @@
 //! dead, as pure functions.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
 use super::addresses::Networks;
 use super::{Link, LinkState, Partner};
@@ -21,30 +20,17 @@ pub(crate) fn partners(
     answers: &BTreeMap<String, Answer>,
     networks: &Networks,
 ) -> BTreeMap<String, Vec<Partner>> {
-    let addresses = |host: &Host| {
-        let reported = answers.get(&host.name).map_or(&[][..], |answer| &answer.addresses);
-        (host.name.clone(), networks.choose(reported))
-    };
-    partners_at(&hosts.iter().map(addresses).collect::<Vec<_>>())
-}
-
-/// The partners of nodes with these addresses in the networks of the job.
-fn partners_at(nodes: &[(String, Vec<IpAddr>)]) -> BTreeMap<String, Vec<Partner>> {
-    let n = nodes.len();
-    let all = 2 * SHIFTS + 1;
+    let (n, all) = (hosts.len(), 2 * SHIFTS + 1);
     let shifts = (0..SHIFTS).map(|i| 1 + i * n.max(all) / all).filter(|shift| *shift < n);
-    let shifts: Vec<usize> = shifts.collect();
-    let to = |(name, addresses): &(String, Vec<IpAddr>)| -> Vec<Partner> {
-        let partner = |address| Partner { name: name.clone(), address };
-        if addresses.is_empty() {
-            vec![partner(None)]
-        } else {
-            addresses.iter().map(|ip| partner(Some(*ip))).collect()
-        }
+    let to = |Host { name, .. }: &Host| -> Vec<Partner> {
+        let reported = answers.get(name).map_or(&[][..], |answer| &answer.addresses);
+        let addresses = networks.choose(reported);
+        let by_name = addresses.is_empty().then_some(None);
+        let all = addresses.into_iter().map(Some).chain(by_name);
+        all.map(|address| Partner { name: name.clone(), address }).collect()
     };
-    let of =
-        |index: usize| shifts.iter().flat_map(|shift| to(&nodes[(index + shift) % n])).collect();
-    nodes.iter().enumerate().map(|(index, (name, _))| (name.clone(), of(index))).collect()
+    let of = |index: usize| shifts.clone().flat_map(|it| to(&hosts[(index + it) % n])).collect();
+    hosts.iter().enumerate().map(|(index, host)| (host.name.clone(), of(index))).collect()
 }
 
 /// What each node that answered has found.
@@ -103,15 +89,14 @@ pub(crate) struct Verdict {
 /// holds nowhere, one network in which they do is enough. Where no try succeeded at all, the tries
 /// show nothing (a filter may drop their packets).
 pub(crate) fn judge(findings: &Findings, judged: &JudgedNodes) -> Verdict {
-    let mut tries = Vec::new();
+    let mut tries: Vec<Try> = Vec::new();
     for (from, links) in findings {
-        for link in links.iter().filter(|link| link.to != *from) {
-            let found = match &link.found {
-                LinkState::Alive => Ok(()),
-                LinkState::Dead(why) => Err(why.as_str()),
-                LinkState::Unknown(_) => continue,
-            };
-            tries.push(Try { ends: [from, &link.to], found });
+        for Link { to, found } in links.iter().filter(|link| link.to != *from) {
+            match found {
+                LinkState::Alive => tries.push(([from, to], Ok(()))),
+                LinkState::Dead(why) => tries.push(([from, to], Err(why))),
+                LinkState::Unknown(_) => {}
+            }
         }
     }
     let strict = Pairs::new(&tries, Found::and);
@@ -123,10 +108,7 @@ pub(crate) fn judge(findings: &Findings, judged: &JudgedNodes) -> Verdict {
 type Found<'a> = Result<(), &'a str>;
 
 /// A try of one node to reach another.
-struct Try<'a> {
-    ends: [&'a str; 2],
-    found: Found<'a>,
-}
+type Try<'a> = ([&'a str; 2], Found<'a>);
 
 /// For each node, the partners that are left, and whether they reach each other.
 struct Pairs<'a>(BTreeMap<&'a str, BTreeMap<&'a str, Found<'a>>>);
@@ -135,7 +117,7 @@ impl<'a> Pairs<'a> {
     /// The pairs of these tries, where `join` joins the results of two tries of a pair.
     fn new(tries: &[Try<'a>], join: fn(Found<'a>, Found<'a>) -> Found<'a>) -> Self {
         let mut all: BTreeMap<&str, BTreeMap<&str, Found>> = BTreeMap::new();
-        for Try { ends: [a, b], found } in tries {
+        for ([a, b], found) in tries {
             for (from, to) in [(a, b), (b, a)] {
                 let known = all.entry(from).or_default().entry(to).or_insert(*found);
                 *known = join(*known, *found);
@@ -242,7 +224,7 @@ impl<'a> Pairs<'a> {
 /// Why a node is dead: how many tries with it failed.
 fn reason(name: &str, tries: &[Try]) -> String {
     let (mut failed, mut all, mut last) = (0, 0, "");
-    for Try { found, .. } in tries.iter().filter(|one| one.ends.contains(&name)) {
+    for (_, found) in tries.iter().filter(|(ends, _)| ends.contains(&name)) {
         all += 1;
         if let Err(why) = found {
             (failed, last) = (failed + 1, why);
@@ -254,10 +236,14 @@ fn reason(name: &str, tries: &[Try]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::links::addresses::Address;
+
+    fn partners_of(n: usize) -> BTreeMap<String, Vec<Partner>> {
+        partners(&pool(n, 0).all, &BTreeMap::new(), &Networks::default())
+    }
 
     /// The findings where no packet passes between the pairs that `is_dead` selects.
     fn findings(n: usize, silent: &[usize], is_dead: &dyn Fn(usize, usize) -> bool) -> Findings {
-        let nodes: Vec<_> = (0..n).map(|index| (format!("n{index}"), Vec::new())).collect();
         let index = |name: &str| name[1..].parse::<usize>().unwrap();
         let link = |from: &str, to: &str| Link {
             to: to.to_owned(),
@@ -267,8 +253,7 @@ mod tests {
                 LinkState::Alive
             },
         };
-        let all =
-            partners_at(&nodes).into_iter().filter(|(name, _)| !silent.contains(&index(name)));
+        let all = partners_of(n).into_iter().filter(|(name, _)| !silent.contains(&index(name)));
         all.map(|(from, to)| {
             let links = to.iter().map(|to| link(&from, &to.name)).collect();
             (from, links)
@@ -491,14 +476,10 @@ mod tests {
         assert_eq!(named(&findings(6, &[], &is_dead), &pool(4, 2), &[]), [1]);
     }
 
-    fn without_addresses(n: usize) -> Vec<(String, Vec<IpAddr>)> {
-        (0..n).map(|index| (format!("n{index}"), Vec::new())).collect()
-    }
-
     #[test]
     fn few_nodes_try_all_pairs_and_many_try_four() {
         for n in [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 27, 100, 1000, 4096] {
-            let all = partners_at(&without_addresses(n));
+            let all = partners_of(n);
             assert!(all.values().all(|of| of.len() == SHIFTS.min(n - 1)), "{n}");
             // Of many, each node is tried by four others, and no pair is tried twice.
             let pairs: BTreeSet<(String, String)> = { &all }
@@ -512,10 +493,14 @@ mod tests {
 
     #[test]
     fn each_network_of_a_node_is_tried() {
-        let ips = ["10.0.0.1", "10.1.0.1"].map(|text| text.parse().unwrap());
-        let all = partners_at(&[("a".into(), ips.to_vec()), ("b".into(), vec![])]);
+        let addresses = ["10.0.0.1", "10.1.0.1"]
+            .map(|ip| Address { interface: ip[..4].to_owned(), ip: ip.parse().unwrap() });
+        let answer = Answer { addresses: addresses.to_vec(), ..Answer::default() };
+        let words = ["-iface", "10.0,10.1"].map(str::to_owned);
+        let networks = Networks::from_arguments(&words, &|_| None);
+        let all = partners(&pool(2, 0).all, &[("n0".to_owned(), answer)].into(), &networks);
         let shown = |of: &[Partner]| of.iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert_eq!(shown(&all["b"]), ["a=10.0.0.1", "a=10.1.0.1"]);
-        assert_eq!(shown(&all["a"]), ["b"]);
+        assert_eq!(shown(&all["n1"]), ["n0=10.0.0.1", "n0=10.1.0.1"]);
+        assert_eq!(shown(&all["n0"]), ["n1"]);
     }
 }

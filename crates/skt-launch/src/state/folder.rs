@@ -54,21 +54,25 @@ impl StateFolder {
         (self.file(&format!("start-{start}.out")), self.file(&format!("start-{start}.err")))
     }
 
-    fn open_outputs(&self, start: usize) -> impl Iterator<Item = File> {
+    fn open_outputs(&self, start: usize) -> impl Iterator<Item = (File, i64)> {
         let (out, err) = self.outputs(start);
-        [err, out].into_iter().filter_map(|path| unfollowed().write(true).open(path).ok())
+        let open = |path| unfollowed().write(true).open(path).ok();
+        [err, out].into_iter().filter_map(open).filter_map(|file| {
+            let written = file.metadata().ok()?.len() as i64;
+            Some((file, written))
+        })
     }
 
     /// Reserves space for what start number `start` will write, beyond what it has written, so that
     /// its heartbeats arrive also when the file system is full. A file system that cannot reserve
     /// is left as it is.
     pub(crate) fn reserve(&self, start: usize) {
-        for file in self.open_outputs(start) {
-            let written = file.metadata().map_or(0, |metadata| metadata.len() as i64);
+        let keep_size = FallocateFlags::FALLOC_FL_KEEP_SIZE;
+        for (file, written) in self.open_outputs(start) {
             let mut bytes = RESERVED_BYTES;
-            let set_aside =
-                |bytes| fallocate(&file, FallocateFlags::FALLOC_FL_KEEP_SIZE, written, bytes);
-            while set_aside(bytes) == Err(Errno::ENOSPC) && bytes > RESERVED_BYTES_MIN {
+            while fallocate(&file, keep_size, written, bytes) == Err(Errno::ENOSPC)
+                && bytes > RESERVED_BYTES_MIN
+            {
                 bytes /= 2;
             }
         }
@@ -76,10 +80,10 @@ impl StateFolder {
 
     /// Frees the space that [`StateFolder::reserve`] reserved, once the start has ended.
     pub(crate) fn release(&self, start: usize) {
-        for file in self.open_outputs(start) {
+        for (file, written) in self.open_outputs(start) {
             // Cut to its own length, a file loses the space reserved beyond it. A failure does no
             // harm.
-            let _ = file.metadata().and_then(|metadata| file.set_len(metadata.len()));
+            let _ = file.set_len(written as u64);
         }
     }
 
@@ -93,7 +97,13 @@ impl StateFolder {
     fn lock_by(&self, mut pause: impl FnMut()) -> Result<Flock<File>, SupervisorError> {
         let path = self.file("lock");
         let failed = SupervisorError::file(&path);
-        self.make().map_err(&failed)?;
+        self.0.parent().map_or(Ok(()), fs::create_dir_all).map_err(&failed)?;
+        match DirBuilder::new().mode(0o700).create(&self.0) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(failed(error));
+            }
+            _ => {}
+        }
         check(&self.0, &fs::metadata(&self.0).map_err(&failed)?)?;
         let mut options = unfollowed();
         let mut file =
@@ -112,16 +122,6 @@ impl StateFolder {
             "{}: another `skt-hpl launch` is at work on this run",
             path.display()
         )))
-    }
-
-    fn make(&self) -> io::Result<()> {
-        if let Some(parent) = self.0.parent() {
-            fs::create_dir_all(parent)?;
-        }
-        match DirBuilder::new().mode(0o700).create(&self.0) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            made => made,
-        }
     }
 
     /// Whether a supervisor holds the lock.
@@ -219,21 +219,17 @@ fn unfollowed() -> OpenOptions {
 /// Checks that this user alone can write the file or folder that the state is read from.
 fn check(path: &Path, metadata: &Metadata) -> Result<(), SupervisorError> {
     let (owner, me) = (metadata.uid(), nix::unistd::geteuid().as_raw());
-    let (why, advice) = if owner != me {
-        (format!("belongs to user {owner}, not to {me}"), "Remove it".to_owned())
+    let why = if owner != me {
+        format!("belongs to user {owner}, not to {me}: remove it")
     } else if metadata.mode() & 0o022 != 0 {
         let mode = metadata.mode() & 0o7777;
-        let advice = format!("Check what is in it, then `chmod go-w {}`", path.display());
-        (format!("others may write to it (mode {mode:o})"), advice)
+        let path = path.display();
+        format!("others may write to it (mode {mode:o}): check it, then `chmod go-w {path}`")
     } else {
         return Ok(());
     };
     // It decides which processes the supervisor starts and ends.
-    Err(SupervisorError(format!(
-        "{}: {why}; others could make this user start and end processes with it. {advice}, or name \
-         another folder with --state",
-        path.display()
-    )))
+    Err(SupervisorError(format!("{}: {why}, or name another folder with --state", path.display())))
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ pub struct Failure {
 }
 
 /// The phases of a failure in seconds (Tang et al., TPDS 2018, figure 15).
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Timeline {
     /// From the last heartbeat until the failure was noticed: an upper bound.
     pub detection_seconds: f64,

@@ -5,8 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use skt_launch::program::argument_from_text;
-use skt_launch::rank;
+use skt_launch::program::{self, argument_from_text};
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct RankArgs {
@@ -19,5 +18,5 @@ pub(crate) struct RankArgs {
 pub(crate) fn execute(args: &RankArgs) -> ExitCode {
     let words: Vec<OsString> = args.command.iter().map(|text| argument_from_text(text)).collect();
     let (program, arguments) = words.split_first().expect("clap requires one");
-    rank::run(program, arguments).into()
+    program::run(program, arguments).into()
 }

@@ -14,55 +14,52 @@ pub struct NamedAgent {
 }
 
 /// Arguments of a launcher, without hyphens, and variables that name the same.
-type Names = (&'static [&'static str], &'static [&'static str]);
+type Names = [&'static [&'static str]; 2];
 
-/// What names the agent: the names of Open MPI 5 before those of version 4, and those of MPICH
-/// before those of Intel MPI.
-fn agent_names(starter: Starter) -> Names {
+/// What names the agent of a launcher, the names of Open MPI 5 before those of version 4, and those
+/// of MPICH before those of Intel MPI; and what names further arguments of the agent, which come
+/// before the node.
+fn names(starter: Starter) -> [Names; 2] {
     match starter {
-        Starter::Openmpi => (
-            &["plm_ssh_agent", "plm_rsh_agent"],
-            &[
-                "PRTE_MCA_plm_ssh_agent",
-                "PRTE_MCA_plm_rsh_agent",
-                "OMPI_MCA_plm_ssh_agent",
-                "OMPI_MCA_plm_rsh_agent",
+        Starter::Openmpi => [
+            [
+                &["plm_ssh_agent", "plm_rsh_agent"],
+                &[
+                    "PRTE_MCA_plm_ssh_agent",
+                    "PRTE_MCA_plm_rsh_agent",
+                    "OMPI_MCA_plm_ssh_agent",
+                    "OMPI_MCA_plm_rsh_agent",
+                ],
             ],
-        ),
-        Starter::Mpich => (
-            &["launcher-exec", "bootstrap-exec"],
-            &["HYDRA_LAUNCHER_EXEC", "HYDRA_BOOTSTRAP_EXEC", "I_MPI_HYDRA_BOOTSTRAP_EXEC"],
-        ),
-        Starter::Slurm => (&[], &[]),
-    }
-}
-
-/// What names further arguments of the agent, which come before the node.
-fn argument_names(starter: Starter) -> Names {
-    match starter {
-        Starter::Openmpi => (
-            &["plm_ssh_args", "plm_rsh_args"],
-            &[
-                "PRTE_MCA_plm_ssh_args",
-                "PRTE_MCA_plm_rsh_args",
-                "OMPI_MCA_plm_ssh_args",
-                "OMPI_MCA_plm_rsh_args",
+            [
+                &["plm_ssh_args", "plm_rsh_args"],
+                &[
+                    "PRTE_MCA_plm_ssh_args",
+                    "PRTE_MCA_plm_rsh_args",
+                    "OMPI_MCA_plm_ssh_args",
+                    "OMPI_MCA_plm_rsh_args",
+                ],
             ],
-        ),
-        Starter::Mpich | Starter::Slurm => (&[], &[]),
+        ],
+        Starter::Mpich => [
+            [
+                &["launcher-exec", "bootstrap-exec"],
+                &["HYDRA_LAUNCHER_EXEC", "HYDRA_BOOTSTRAP_EXEC", "I_MPI_HYDRA_BOOTSTRAP_EXEC"],
+            ],
+            [&[], &[]],
+        ],
+        Starter::Slurm => [[&[], &[]]; 2],
     }
 }
 
 /// What one of the names has as its value, with that name.
 fn found(
-    (known, variables): Names,
+    [known, variables]: Names,
     arguments: &[String],
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Option<(String, String)> {
-    let is_name = |word: &String| known.contains(&word.trim_start_matches('-'));
-    let argument = arguments.iter().position(is_name);
-    let argument =
-        argument.and_then(|at| Some((arguments[at].clone(), arguments.get(at + 1)?.clone())));
+    let at = arguments.iter().position(|word| known.contains(&word.trim_start_matches('-')));
+    let argument = at.and_then(|at| Some((arguments[at].clone(), arguments.get(at + 1)?.clone())));
     let variable = || variables.iter().find_map(|name| Some(((*name).to_owned(), env(name)?)));
     argument.or_else(variable).filter(|(_, value)| !value.trim().is_empty())
 }
@@ -75,10 +72,12 @@ pub fn named(
     arguments: &[String],
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Option<NamedAgent> {
+    let [agent, further] = names(starter).map(|names| found(names, arguments, env));
     // Hydra's other launchers start their own program.
-    let is_used = starter != Starter::Mpich || is_remote_shell(env);
-    let agent = found(agent_names(starter), arguments, env).filter(|_| is_used);
-    let further = found(argument_names(starter), arguments, env);
+    let chosen = ["HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP", "I_MPI_HYDRA_BOOTSTRAP"];
+    let chosen = chosen.into_iter().find_map(env).filter(|_| starter == Starter::Mpich);
+    let is_used = chosen.is_none_or(|name| ["ssh", "rsh"].contains(&name.as_str()));
+    let agent = agent.filter(|_| is_used);
     let source = agent.as_ref().or(further.as_ref()).map(|(name, _)| name.clone())?;
     let text = agent.map_or_else(|| "ssh".to_owned(), |(_, text)| text);
     let path = env("PATH").unwrap_or_default();
@@ -97,12 +96,6 @@ pub fn named(
         command = format!("{command} {}", further.trim());
     }
     Some(NamedAgent { command, source })
-}
-
-/// Whether Hydra starts its daemons through an agent that is called as `ssh` is.
-fn is_remote_shell(env: &dyn Fn(&str) -> Option<String>) -> bool {
-    let chosen = ["HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP", "I_MPI_HYDRA_BOOTSTRAP"];
-    chosen.into_iter().find_map(env).is_none_or(|name| ["ssh", "rsh"].contains(&name.as_str()))
 }
 
 #[cfg(test)]

@@ -327,33 +327,19 @@ mod tests {
     use crate::program::Program;
     use skt_config::{LaunchDraft, LaunchSettings};
 
-    fn host(name: &str, slots: usize) -> Host {
-        Host { name: name.to_owned(), slots }
+    fn planned(launcher: &Launcher, agent: Option<&str>, extra: &str) -> LauncherCommand {
+        planned_with(launcher, agent, extra, 1, false)
     }
 
-    fn lines(launcher: &Launcher, agent: Option<&str>, extra: &[&str]) -> LauncherCommand {
-        lines_of(1, launcher, agent, extra)
-    }
-
-    fn lines_of(
-        threads: usize,
+    fn planned_with(
         launcher: &Launcher,
         agent: Option<&str>,
-        extra: &[&str],
-    ) -> LauncherCommand {
-        planned(threads, launcher, agent, extra, false)
-    }
-
-    fn planned(
+        extra: &str,
         threads: usize,
-        launcher: &Launcher,
-        agent: Option<&str>,
-        extra: &[&str],
         shares: bool,
     ) -> LauncherCommand {
-        let hosts = [host("n1", 2), host("s1", 2)];
+        let hosts = ["n1", "s1"].map(|name| Host { name: name.to_owned(), slots: 2 });
         let command = ["/opt/skt-hpl", "--n", "2000", "--out", "my report"].map(str::to_owned);
-        let extra: Vec<String> = extra.iter().map(|word| (*word).to_owned()).collect();
         let job = JobSpec {
             ranks: 4,
             threads,
@@ -363,7 +349,7 @@ mod tests {
             command: &command,
             agent,
             program: None,
-            extra: &extra,
+            extra: &words(extra),
             has_input: false,
             token: "r1.3",
             shares,
@@ -372,87 +358,55 @@ mod tests {
     }
 
     #[test]
-    fn ranks_that_share_a_node_are_not_bound_and_yield() {
-        let shared = |starter, extra: &[&str]| {
-            planned(4, &Launcher::Starter(starter), None, extra, true).argv.join(" ")
-        };
+    fn each_launcher_has_its_command_line() {
+        use Starter::{Mpich, Openmpi, Slurm};
+        let openmpi = "mpirun --mca plm_rsh_agent /opt/agent --mca oob_tcp_keepalive_time 2 \
+                       --mca oob_tcp_keepalive_intvl 1 --mca oob_tcp_keepalive_probes 3 \
+                       --hostfile /run/hosts -np 4 -x SKT_HPL_HEARTBEAT -x HWLOC_COMPONENTS";
+        let mpich = "mpiexec.hydra -launcher rsh -launcher-exec /opt/agent -f /run/hosts -n 4 \
+                     -genv SKT_HPL_HEARTBEAT r1.3";
+        let slurm = "srun --nodes=2 --ntasks=4 --distribution=arbitrary --kill-on-bad-exit=1 \
+                     --wait=5 --overlap --export=ALL";
         let yields = "--bind-to none --mca mpi_yield_when_idle 1";
-        assert!(shared(Starter::Openmpi, &[]).contains(yields));
-        assert!(shared(Starter::Slurm, &[]).contains("--overcommit --cpu-bind=none"));
-        // The user places the ranks.
-        assert!(!shared(Starter::Openmpi, &["--bind-to", "core"]).contains(yields));
-    }
-
-    fn beat() -> (String, String) {
-        ("SKT_HPL_HEARTBEAT".to_owned(), "r1.3".to_owned())
-    }
-
-    #[test]
-    fn open_mpi() {
-        let plan =
-            lines(&Launcher::Starter(Starter::Openmpi), Some("/opt/agent"), &["--bind-to", "none"]);
-        assert_eq!(
-            plan.argv.join(" "),
-            "mpirun --mca plm_rsh_agent /opt/agent --mca oob_tcp_keepalive_time 2 \
-             --mca oob_tcp_keepalive_intvl 1 --mca oob_tcp_keepalive_probes 3 \
-             --hostfile /run/hosts -np 4 -x SKT_HPL_HEARTBEAT -x HWLOC_COMPONENTS --bind-to none \
-             /opt/skt-hpl --n 2000 --out my report"
-        );
-        assert_eq!(plan.argv.last().unwrap(), "my report");
-        assert_eq!(plan.hostfile, "n1 slots=2\ns1 slots=2\n");
-        assert_eq!(plan.env, [without_opencl(), vec![beat()]].concat());
-    }
-
-    #[test]
-    fn mpich() {
-        let plan =
-            lines(&Launcher::Starter(Starter::Mpich), Some("/opt/agent"), &["-prepend-rank"]);
-        assert_eq!(
-            plan.argv.join(" "),
-            "mpiexec.hydra -launcher rsh -launcher-exec /opt/agent -f /run/hosts -n 4 \
-             -genv SKT_HPL_HEARTBEAT r1.3 -prepend-rank /opt/skt-hpl --n 2000 --out my report"
-        );
-        assert_eq!(plan.hostfile, "n1:2\ns1:2\n");
-    }
-
-    #[test]
-    fn slurm() {
-        let plan = lines(&Launcher::Starter(Starter::Slurm), None, &["--mpi=pmix"]);
-        assert_eq!(
-            plan.argv.join(" "),
-            "srun --nodes=2 --ntasks=4 --distribution=arbitrary --kill-on-bad-exit=1 --wait=5 \
-             --overlap --export=ALL --mpi=pmix /opt/skt-hpl --n 2000 --out my report"
-        );
-        assert_eq!(plan.hostfile, "n1\nn1\ns1\ns1\n");
-        assert_eq!(plan.env, [("SLURM_HOSTFILE".into(), "/run/hosts".into()), beat()]);
-    }
-
-    #[test]
-    fn threads_get_cores_unless_the_user_places_ranks() {
-        let argv = |launcher: Launcher, extra: &[&str]| {
-            let argv = lines_of(4, &launcher, None, extra).argv.join(" ");
-            argv.split(" /opt/skt-hpl").next().unwrap().to_owned()
-        };
-        let end = "-x HWLOC_COMPONENTS --bind-to none";
-        assert!(argv(Launcher::Starter(Starter::Openmpi), &[]).ends_with(end));
-        let end = "-x HWLOC_COMPONENTS --bind-to core";
-        assert!(argv(Launcher::Starter(Starter::Openmpi), &["--bind-to", "core"]).ends_with(end));
-        assert!(
-            argv(Launcher::Starter(Starter::Slurm), &[])
-                .ends_with("--export=ALL --cpus-per-task=4")
-        );
-        assert!(
-            argv(Launcher::Starter(Starter::Slurm), &["-c", "8"]).ends_with("--export=ALL -c 8")
-        );
-        assert!(
-            argv(Launcher::Starter(Starter::Mpich), &[]).ends_with("-genv SKT_HPL_HEARTBEAT r1.3")
-        );
+        let all = [(Openmpi, openmpi), (Mpich, mpich), (Slurm, slurm)];
+        // Threads get cores, and ranks that share a node are not bound and yield, unless the user
+        // places the ranks.
+        for (starter, extra, threads, shares, want) in [
+            (Openmpi, "--bind-to none", 1, false, "--bind-to none"),
+            (Openmpi, "", 4, false, "--bind-to none"),
+            (Openmpi, "--bind-to core", 4, false, "--bind-to core"),
+            (Openmpi, "", 4, true, yields),
+            (Openmpi, "--bind-to core", 4, true, "--bind-to core"),
+            (Mpich, "-prepend-rank", 1, false, "-prepend-rank"),
+            (Mpich, "", 4, false, ""),
+            (Slurm, "--mpi=pmix", 1, false, "--mpi=pmix"),
+            (Slurm, "", 4, false, "--cpus-per-task=4"),
+            (Slurm, "-c 8", 4, false, "-c 8"),
+            (Slurm, "", 4, true, "--overcommit --cpu-bind=none"),
+        ] {
+            let agent = Some("/opt/agent");
+            let plan = planned_with(&Launcher::Starter(starter), agent, extra, threads, shares);
+            let (_, start) = all.iter().find(|(known, _)| *known == starter).unwrap();
+            let end = ["/opt/skt-hpl", "--n", "2000", "--out", "my report"];
+            let want = [words(start), words(want), end.map(str::to_owned).to_vec()].concat();
+            assert_eq!(plan.argv, want, "{starter:?} {extra}");
+        }
+        let beat = ("SKT_HPL_HEARTBEAT".to_owned(), "r1.3".to_owned());
+        let slurm_file = ("SLURM_HOSTFILE".to_owned(), "/run/hosts".to_owned());
+        for (starter, env, hostfile) in [
+            (Openmpi, without_opencl(), "n1 slots=2\ns1 slots=2\n"),
+            (Mpich, Vec::new(), "n1:2\ns1:2\n"),
+            (Slurm, vec![slurm_file], "n1\nn1\ns1\ns1\n"),
+        ] {
+            let plan = planned(&Launcher::Starter(starter), None, "");
+            assert_eq!((plan.env, &*plan.hostfile), ([env, vec![beat.clone()]].concat(), hostfile));
+        }
     }
 
     #[test]
     fn a_template_is_filled_in_and_quoted() {
         let template = Template::new("aprun -n {ranks} -N {slots} -L {hosts} {command}").unwrap();
-        let plan = lines(&Launcher::Template(template), None, &[]);
+        let plan = planned(&Launcher::Template(template), None, "");
         assert_eq!(
             plan.argv,
             ["/bin/sh", "-c", "aprun -n 4 -N 2 -L n1,s1 /opt/skt-hpl --n 2000 --out 'my report'"]

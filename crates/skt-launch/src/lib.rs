@@ -6,7 +6,7 @@
 //!     probe all nodes                                survey, line, probe, fault
 //!     replace the lost in place                      decisions, hosts::pool
 //!     start the job on them                          launcher
-//!     follow its heartbeats until it ends or hangs   job, follow, sieve, watch
+//!     follow its heartbeats until it ends or hangs   job, watch
 //!     decide what comes next                         decisions
 //! ```
 //!
@@ -25,11 +25,9 @@ pub mod links;
 pub mod probe;
 pub mod process;
 pub mod program;
-pub mod rank;
 pub mod report;
 pub mod shape;
 mod shell;
-mod sieve;
 pub mod state;
 mod stop;
 pub mod survey;

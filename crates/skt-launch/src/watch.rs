@@ -289,302 +289,299 @@ impl HeartbeatWatch {
 mod tests {
     use super::*;
 
-    fn beat(phase: &str, column: usize) -> Heartbeat {
-        let first = Heartbeat::new(String::new(), 0, phase);
-        Heartbeat { column, n: 1000, elapsed_seconds: 0.0, ..first }
-    }
-
     fn watch() -> HeartbeatWatch {
         HeartbeatWatch::new(5.0, false)
     }
 
-    const LAUNCH: &str = "launch";
+    fn of_program() -> HeartbeatWatch {
+        HeartbeatWatch::new(30.0, true)
+    }
 
-    /// Starts and heartbeats at some seconds, each with the limit that follows.
-    fn play(watch: &mut HeartbeatWatch, rows: &[(f64, &str, usize, f64)]) {
-        for &(now, phase, column, limit) in rows {
-            match phase {
-                LAUNCH => watch.start(now),
-                _ => watch.beat(&beat(phase, column), now),
+    /// Plays rows `SECONDS EVENT => CHECKS`: an event is a heartbeat `PHASE COLUMN KEY=VALUE` or a
+    /// call, `later` none; `hung 0` is no hang, and `limit inf` no limit.
+    #[track_caller]
+    fn play(mut watch: HeartbeatWatch, rows: &str) -> HeartbeatWatch {
+        for row in rows.lines().map(str::trim) {
+            let (event, checks) = row.split_once(" => ").unwrap_or((row, ""));
+            let words: Vec<&str> = event.split_whitespace().collect();
+            let number = |at: usize| words[at].parse::<f64>().expect("a number");
+            let now = number(0);
+            match words[1] {
+                "launch" => watch.start(now),
+                "suspended" => watch.suspended(now),
+                "unwatched" => watch.unwatched(number(2), now),
+                "replay" => watch.replay(now),
+                "replayed" => watch.replayed(now),
+                "reached" => watch.reached(number(2), number(3) as usize),
+                "later" => {}
+                phase => {
+                    let first = Heartbeat::new(String::new(), 0, phase);
+                    let column = number(2) as usize;
+                    let mut beat = Heartbeat { column, n: 1000, elapsed_seconds: 0.0, ..first };
+                    for (key, value) in words.iter().filter_map(|word| word.split_once('=')) {
+                        match key {
+                            "n" => beat.n = value.parse().expect("an order"),
+                            "steps" => beat.steps = value.parse().expect("a number"),
+                            "pieces" => beat.pieces = value.parse().expect("a number"),
+                            _ => beat.expected_seconds = value.parse().expect("seconds"),
+                        }
+                    }
+                    watch.beat(&beat, now);
+                }
             }
-            assert_eq!(watch.limit_seconds(), limit, "{phase} {column} at {now} s");
+            for (what, want) in checks.split(", ").filter_map(|check| check.split_once(' ')) {
+                let found = match what {
+                    "limit" => watch.limit_seconds(),
+                    "probe" => watch.probe_after_seconds(),
+                    "silent" => watch.silent_seconds(now),
+                    _ => watch.hung_for(now).unwrap_or(0.0),
+                };
+                assert_eq!(found, want.parse::<f64>().expect("seconds"), "{what} in `{row}`");
+            }
         }
+        watch
     }
 
     #[test]
     fn the_limit_follows_the_slowest_step_of_a_kind() {
-        let mut watch = watch();
-        play(&mut watch, &[(100.0, LAUNCH, 0, 50.0)]);
-        assert_eq!((watch.hung_for(149.0), watch.hung_for(151.0)), (None, Some(51.0)));
-        let mut watch = self::watch();
-        let steps = [(0.0, LAUNCH, 0, 50.0), (1.0, FACTOR, 0, 5.0), (3.0, FACTOR, 100, 20.0)];
-        play(&mut watch, &steps);
-        play(&mut watch, &[(3.5, FACTOR, 150, 20.0)]);
-        assert_eq!(watch.resolution_columns(), 100);
-        assert_eq!((watch.hung_for(23.0), watch.hung_for(24.0)), (None, Some(20.5)));
         // The next start knows the pace.
-        play(&mut watch, &[(30.0, LAUNCH, 0, 10.0), (31.0, FACTOR, 100, 20.0)]);
-        // A part without columns is measured as a whole.
-        let mut watch = self::watch();
-        play(&mut watch, &[(0.0, LAUNCH, 0, 50.0), (1.0, "encode", 64, 50.0)]);
-        // 40 s of encoding are no pace of columns.
-        play(&mut watch, &[(41.0, FACTOR, 64, 5.0), (42.0, "encode", 128, 400.0)]);
-        let mut watch = self::watch();
-        play(&mut watch, &[(0.0, LAUNCH, 0, 50.0), (1.0, "encode", 64, 50.0)]);
-        play(&mut watch, &[(1.75, FACTOR, 64, 5.0), (3.0, "encode", 128, 7.5)]);
-        assert_eq!(watch.hung_for(11.0), Some(8.0));
-        // A larger test may take longer.
-        watch.beat(&Heartbeat { n: 100_000, ..beat("encode", 0) }, 12.0);
-        assert_eq!(watch.limit_seconds(), 50.0);
-        // The start itself took a second.
-        play(&mut watch, &[(20.0, LAUNCH, 0, 10.0), (21.0, "encode", 128, 7.5)]);
+        let learned = play(
+            watch(),
+            "0 launch => limit 50
+             49 later => hung 0
+             51 later => hung 51
+             51 launch
+             52 factor 0 => limit 5
+             54 factor 100 => limit 20
+             54.5 factor 150 => limit 20
+             74 later => hung 0
+             75 later => hung 20.5
+             81 launch => limit 10
+             82 factor 100 => limit 20",
+        );
+        assert_eq!(learned.resolution_columns(), 100);
+        // A part without columns is measured as a whole: 40 s of encoding are no pace of columns.
+        play(
+            watch(),
+            "0 launch
+             1 encode 64 => limit 50
+             41 factor 64 => limit 5
+             42 encode 128 => limit 400",
+        );
+        // A larger test may take longer. The start itself took a second.
+        play(
+            watch(),
+            "0 launch
+             1 encode 64 => limit 50
+             1.75 factor 64 => limit 5
+             3 encode 128 => limit 7.5
+             11 later => hung 8
+             12 encode 0 n=100000 => limit 50
+             20 launch => limit 10
+             21 encode 128 => limit 7.5",
+        );
+        // A repeated heartbeat does not count, and a slow phase continues while it takes steps.
+        let mut repeated = play(watch(), "0 launch");
+        for second in 0..=10 {
+            repeated = play(repeated, &format!("{second} factor 64"));
+        }
+        play(repeated, "10 later => hung 10");
+        let mut slow = play(watch(), "0 launch\n1 encode 64\n1.1 factor 64\n2 encode 128");
+        for step in 1..=10 {
+            slow = play(slow, &format!("{} encode 128 steps={step}", 2 + step));
+        }
+        play(slow, "16 later => hung 0\n18 later => hung 6");
     }
 
     /// An hour in which the job stood still is no step of an hour: it could hang for ten then.
     #[test]
     fn suspended_time_is_no_part_of_the_pace() {
-        for is_suspended in [true, false] {
-            let mut watch = watch();
-            watch.start(0.0);
-            watch.beat(&beat("factor", 0), 1.0);
-            watch.beat(&beat("factor", 1), 2.0);
-            let limit = watch.limit_seconds();
-            if is_suspended {
-                watch.suspended(1000.0);
-                watch.suspended(3602.0);
-            } else {
-                watch.unwatched(3600.0, 3602.0);
-            }
-            assert_eq!(watch.silent_seconds(3602.0), 0.0);
-            watch.beat(&beat("factor", 2), 3603.0);
-            watch.beat(&beat("factor", 3), 3604.0);
-            assert_eq!(watch.limit_seconds(), limit.max(10.0), "{is_suspended}");
+        for stop in ["1000 suspended\n3602 suspended", "3602 unwatched 3600"] {
+            play(
+                watch(),
+                &format!(
+                    "0 launch
+                     1 factor 0
+                     2 factor 1 => limit 10
+                     {stop} => silent 0
+                     3603 factor 2
+                     3604 factor 3 => limit 10"
+                ),
+            );
         }
     }
 
     #[test]
     fn nodes_are_probed_early_if_the_pace_is_known() {
-        let mut watch = HeartbeatWatch::new(30.0, false);
-        watch.start(0.0);
-        assert_eq!(watch.probe_after_seconds(), 10.0);
-        watch.beat(&beat("factor", 0), 1.0);
-        assert_eq!(watch.probe_after_seconds(), 10.0);
-        watch.beat(&beat("factor", 50), 1.5);
-        assert_eq!(watch.probe_after_seconds(), 2.0);
-        watch.beat(&beat("factor", 100), 3.5);
-        assert_eq!(watch.probe_after_seconds(), 4.0);
-        watch.beat(&beat("factor", 150), 9.5);
-        assert_eq!(watch.probe_after_seconds(), 10.0, "not later than without it");
-        watch.beat(&beat("encode", 150), 10.0);
-        assert_eq!(watch.probe_after_seconds(), 10.0);
-        // A phase that was measured before is probed as soon.
-        let mut watch = HeartbeatWatch::new(30.0, false);
-        watch.start(0.0);
-        watch.beat(&beat("factor", 0), 1.0);
-        watch.beat(&beat("encode", 100), 3.0);
-        watch.beat(&beat("factor", 100), 3.5);
-        assert_eq!(watch.probe_after_seconds(), 4.0);
-        watch.beat(&beat("encode", 200), 4.5);
-        assert_eq!(watch.probe_after_seconds(), 2.0, "it took half a second before");
+        // Not later than without it.
+        play(
+            HeartbeatWatch::new(30.0, false),
+            "0 launch => probe 10
+             1 factor 0 => probe 10
+             1.5 factor 50 => probe 2
+             3.5 factor 100 => probe 4
+             9.5 factor 150 => probe 10
+             10 encode 150 => probe 10",
+        );
+        // A phase that took half a second before is probed as soon.
+        play(
+            HeartbeatWatch::new(30.0, false),
+            "0 launch
+             1 factor 0
+             3 encode 100
+             3.5 factor 100 => probe 4
+             4.5 encode 200 => probe 2",
+        );
     }
 
     #[test]
     fn limit_of_a_start_without_heartbeats_is_learned() {
-        let mut watch = HeartbeatWatch::new(30.0, false);
-        watch.start(0.0);
-        assert_eq!(watch.limit_seconds(), 300.0, "nothing is known");
-        // A thousand nodes, the slowest of which took five seconds: eleven levels.
-        let mut watch = HeartbeatWatch::new(30.0, false);
-        watch.reached(5.0, 1000);
-        watch.start(0.0);
-        assert_eq!((watch.limit_seconds(), watch.probe_after_seconds()), (550.0, 10.0));
-        watch.start(600.0);
-        assert_eq!(watch.limit_seconds(), 550.0);
-        // A start that has lived is the best measure.
-        watch.beat(&beat("start", 0), 670.0);
-        watch.start(800.0);
-        assert_eq!(watch.limit_seconds(), 700.0);
-        let mut quick = HeartbeatWatch::new(30.0, false);
-        quick.reached(0.1, 5);
-        quick.start(0.0);
-        assert_eq!((quick.limit_seconds(), quick.probe_after_seconds()), (300.0, 2.0));
-        quick.beat(&beat("start", 0), 1.0);
+        play(HeartbeatWatch::new(30.0, false), "0 launch => limit 300");
+        // A thousand nodes, the slowest of which took five seconds: eleven levels. A start that has
+        // lived is the best measure.
+        play(
+            HeartbeatWatch::new(30.0, false),
+            "0 reached 5 1000
+             0 launch => limit 550, probe 10
+             600 launch => limit 550
+             670 start 0
+             800 launch => limit 700",
+        );
         // Each start in vain gives the next one twice the time, up to the limit of the first.
-        for (start, limit) in
-            [(10.0, 30.0), (50.0, 60.0), (120.0, 120.0), (250.0, 240.0), (500.0, 300.0)]
-        {
-            quick.start(start);
-            assert_eq!(quick.limit_seconds(), limit);
-        }
+        play(
+            HeartbeatWatch::new(30.0, false),
+            "0 reached 0.1 5
+             0 launch => limit 300, probe 2
+             1 start 0
+             10 launch => limit 30
+             50 launch => limit 60
+             120 launch => limit 120
+             250 launch => limit 240
+             500 launch => limit 300",
+        );
     }
 
+    /// A step is measured from column to column, whatever pieces it has.
     #[test]
     fn step_may_take_its_expected_time_and_its_parts_count() {
-        let mut watch = watch();
-        watch.start(0.0);
-        watch.beat(&Heartbeat { expected_seconds: 35.0, ..beat("begin", 0) }, 1.0);
-        assert_eq!(watch.limit_seconds(), 350.0);
+        let mut watch = play(watch(), "0 launch\n1 begin 0 expected=35 => limit 350");
         let longer = watch.longer_than_asked().unwrap();
         assert!(
             longer.contains("takes up to 35 s") && longer.contains("after 350 s, not after 5 s")
         );
-        watch.beat(&Heartbeat { expected_seconds: 34.0, ..beat("factor", 384) }, 36.0);
-        assert_eq!((watch.limit_seconds(), watch.longer_than_asked()), (340.0, None));
-        watch.beat(&Heartbeat { pieces: 7, expected_seconds: 34.0, ..beat("factor", 384) }, 60.0);
-        assert_eq!(watch.silent_seconds(61.0), 1.0);
-        // A step is measured from column to column nevertheless.
-        watch.beat(&beat("factor", 768), 76.0);
-        assert_eq!(watch.limit_seconds(), 400.0);
+        let mut watch = play(watch, "36 factor 384 expected=34 => limit 340");
+        assert_eq!(watch.longer_than_asked(), None);
+        play(
+            watch,
+            "60 factor 384 expected=34 pieces=7
+             61 later => silent 1
+             76 factor 768 => limit 400",
+        );
     }
 
+    /// A wait of any rank counts: a sync that it expects to be long, one that was long, and a disk
+    /// that hangs for ever. Other phases take nothing from that.
     #[test]
     fn wait_has_a_separate_limit() {
-        let mut watch = watch();
-        watch.start(0.0);
-        watch.beat(&beat("commit", 64), 1.0);
-        watch.beat(&beat("flush", 64), 1.1);
-        watch.beat(&beat("factor", 64), 1.5);
-        watch.beat(&beat("commit", 128), 2.0);
-        assert_eq!(watch.limit_seconds(), 5.0);
-        // A wait of any rank counts.
-        let wait = |steps, expected_seconds| Heartbeat {
-            rank: 3,
-            steps,
-            expected_seconds,
-            ..beat(WAIT, 64)
-        };
-        watch.beat(&wait(1, 0.0), 2.5);
-        assert_eq!((watch.limit_seconds(), watch.hung_for(52.0)), (50.0, None));
-        // A sync that the waiting rank expects to be long, and one that was long.
-        watch.beat(&wait(2, 30.0), 12.5);
-        assert_eq!(watch.limit_seconds(), 300.0);
-        watch.beat(&wait(3, 0.0), 92.5);
-        assert_eq!(watch.limit_seconds(), 800.0);
-        assert_eq!(watch.hung_for(893.0), Some(800.5), "a disk that hangs for ever");
-        // Other phases take nothing from that.
-        watch.beat(&beat("flush", 128), 102.5);
-        assert_eq!(watch.limit_seconds(), 5.0);
-        watch.beat(&beat("factor", 128), 103.0);
-        assert_eq!(watch.limit_seconds(), 5.0);
-        watch.beat(&wait(1, 0.0), 104.0);
-        watch.beat(&wait(2, 0.0), 114.0);
-        watch.beat(&beat("factor", 192), 115.0);
-        assert_eq!(watch.limit_seconds(), 10.0, "one second from column to column");
+        play(
+            watch(),
+            "0 launch
+             1 commit 64
+             1.1 flush 64
+             1.5 factor 64
+             2 commit 128 => limit 5
+             2.5 wait 64 steps=1 => limit 50
+             52 later => hung 0
+             12.5 wait 64 steps=2 expected=30 => limit 300
+             92.5 wait 64 steps=3 => limit 800
+             893 later => hung 800.5
+             102.5 flush 128 => limit 5
+             103 factor 128 => limit 5
+             104 wait 64 steps=1
+             114 wait 64 steps=2
+             115 factor 192 => limit 10",
+        );
     }
 
     #[test]
     fn limit_of_a_program_follows_its_checkpoints() {
-        let mut watch = HeartbeatWatch::new(30.0, true);
-        watch.start(0.0);
-        assert_eq!(watch.limit_seconds(), 300.0, "a launcher that starts nothing hangs");
-        watch.beat(&beat("start", 0), 1.0);
-        assert_eq!(watch.hung_for(1e9), None, "it gives no signs");
-        watch.beat(&beat("open", 0), 2.0);
-        watch.beat(&beat("compute", 0), 3.0);
-        assert_eq!(watch.hung_for(1e9), None);
-        // The first checkpoint comes at once, the second one after a minute, with steps between.
-        watch.beat(&beat("compute", 1), 3.1);
-        for step in 1..=6 {
-            watch.beat(&Heartbeat { steps: step, ..beat("compute", 1) }, 3.1 + 10.0 * step as f64);
-        }
-        assert_eq!(watch.hung_for(1e9), None, "no checkpoint follows another yet");
-        assert_eq!(watch.probe_after_seconds(), 10.0, "not later than without signs");
-        watch.beat(&beat("checkpoint", 1), 63.2);
-        watch.beat(&beat("compute", 2), 63.5);
-        assert_eq!(watch.limit_seconds(), 604.0);
-        watch.beat(&Heartbeat { steps: 7, ..beat("compute", 2) }, 300.0);
-        assert_eq!((watch.hung_for(900.0), watch.limit_seconds()), (None, 2365.0));
-        // The next start knows it; what it does before it computes is not measured.
-        watch.start(3000.0);
-        watch.beat(&beat("start", 0), 3001.0);
-        assert_eq!(watch.hung_for(1e9), None);
-        watch.beat(&beat("compute", 2), 3100.0);
-        assert_eq!(watch.limit_seconds(), 2365.0);
-        watch.beat(&beat("reported", 3), 3101.0);
-        assert_eq!(watch.hung_for(1e9), None, "it may write its results as long as it likes");
+        // The first checkpoint comes at once, the second one after a minute, with steps between. The
+        // next start knows it; what it does before it computes is not measured, and it may write its
+        // results as long as it likes.
+        play(
+            of_program(),
+            "0 launch => limit 300
+             1 start 0 => limit inf
+             2 open 0
+             3 compute 0 => limit inf
+             3.1 compute 1
+             13.1 compute 1 steps=1
+             23.1 compute 1 steps=2
+             33.1 compute 1 steps=3
+             43.1 compute 1 steps=4
+             53.1 compute 1 steps=5
+             63.1 compute 1 steps=6 => limit inf, probe 10
+             63.2 checkpoint 1
+             63.5 compute 2 => limit 604
+             300 compute 2 steps=7 => limit 2365
+             900 later => hung 0
+             3000 launch
+             3001 start 0 => limit inf
+             3100 compute 2 => limit 2365
+             3101 reported 3 => limit inf",
+        );
+        play(
+            of_program(),
+            "0 launch
+             1 compute 0
+             1.5 compute 1
+             2 compute 2
+             2.5 compute 3 => limit 30, probe 2
+             33.5 later => hung 31",
+        );
+        // It reads images, and then may do what it likes; later it may compute without a sign.
+        play(
+            of_program(),
+            "0 launch
+             1 open 0
+             2 wait 0 steps=1 => limit inf
+             3 compute 0
+             4 compute 1
+             5 compute 2 => limit 30
+             6 checkpoint 2
+             7 wait 0 steps=1 expected=50 => limit 500
+             400 compute 3 => limit 3950
+             401 wait 0 steps=1 => limit 3950",
+        );
     }
 
-    #[test]
-    fn program_waiting_for_an_image_has_the_larger_limit() {
-        let mut watch = HeartbeatWatch::new(30.0, true);
-        watch.start(0.0);
-        let wait = |steps, expected_seconds| Heartbeat { steps, expected_seconds, ..beat(WAIT, 0) };
-        watch.beat(&beat("open", 0), 1.0);
-        watch.beat(&wait(1, 0.0), 2.0);
-        assert_eq!(watch.hung_for(1e9), None, "it reads images, and then may do what it likes");
-        for number in 0..3 {
-            watch.beat(&beat("compute", number), 3.0 + number as f64);
-        }
-        assert_eq!(watch.limit_seconds(), 30.0);
-        watch.beat(&beat("checkpoint", 2), 6.0);
-        watch.beat(&wait(1, 50.0), 7.0);
-        assert_eq!(watch.limit_seconds(), 500.0);
-        watch.beat(&beat("compute", 3), 400.0);
-        assert_eq!(watch.limit_seconds(), 3950.0);
-        watch.beat(&wait(1, 0.0), 401.0);
-        assert_eq!(watch.limit_seconds(), 3950.0, "it may compute again without a sign");
-    }
-
-    #[test]
-    fn quick_checkpoints_keep_the_requested_limit() {
-        let mut watch = HeartbeatWatch::new(30.0, true);
-        watch.start(0.0);
-        for number in 0..9 {
-            watch.beat(&beat("compute", number), 1.0 + 0.5 * number as f64);
-        }
-        assert_eq!((watch.limit_seconds(), watch.probe_after_seconds()), (30.0, 2.0));
-        assert_eq!(watch.hung_for(36.0), Some(31.0));
-    }
-
+    /// Only a part of the step was seen that the job was taken over in, and how long the start took
+    /// was not.
     #[test]
     fn heartbeats_of_an_earlier_supervisor_show_no_pace() {
-        let mut watch = watch();
-        watch.replay(100.0);
-        for (phase, column) in [("encode", 0), (FACTOR, 0), (FACTOR, 100), (FACTOR, 200)] {
-            watch.beat(&beat(phase, column), 100.0);
-        }
-        watch.replayed(105.0);
-        assert_eq!((watch.silent_seconds(105.0), watch.limit_seconds()), (0.0, 5.0));
-        // Only a part of the step was seen that the job was taken over in.
-        watch.beat(&beat(FACTOR, 300), 107.0);
-        assert_eq!(watch.limit_seconds(), 5.0);
-        watch.beat(&beat(FACTOR, 400), 109.0);
-        assert_eq!(watch.limit_seconds(), 20.0);
-        watch.beat(&beat("encode", 400), 110.0);
-        assert_eq!(watch.limit_seconds(), 50.0, "how long it took before was not seen");
-        watch.start(200.0);
-        assert_eq!(watch.limit_seconds(), 50.0, "nor how long the start took");
-        let mut program = HeartbeatWatch::new(5.0, true);
-        program.replay(100.0);
-        (0..5).for_each(|number| program.beat(&beat("compute", number), 100.0));
-        program.replayed(105.0);
-        for (number, limit) in [(5, f64::INFINITY), (6, 10.0), (7, 10.0)] {
-            program.beat(&beat("compute", number), 101.0 + number as f64);
-            assert_eq!(program.limit_seconds(), limit, "{number}");
-        }
-    }
-
-    #[test]
-    fn repeated_heartbeat_does_not_count() {
-        let mut watch = watch();
-        watch.start(0.0);
-        for second in 0..=10 {
-            watch.beat(&beat("factor", 64), f64::from(second));
-        }
-        assert_eq!(watch.hung_for(10.0), Some(10.0));
-    }
-
-    #[test]
-    fn slow_phase_may_continue_while_it_takes_steps() {
-        let mut watch = watch();
-        watch.start(0.0);
-        watch.beat(&beat("encode", 64), 1.0);
-        watch.beat(&beat("factor", 64), 1.1);
-        watch.beat(&beat("encode", 128), 2.0);
-        for step in 1..=10 {
-            watch.beat(&Heartbeat { steps: step, ..beat("encode", 128) }, 2.0 + step as f64);
-        }
-        assert_eq!(watch.hung_for(16.0), None);
-        assert_eq!(watch.hung_for(18.0), Some(6.0));
+        play(
+            watch(),
+            "100 replay
+             100 encode 0
+             100 factor 0
+             100 factor 100
+             100 factor 200
+             105 replayed => silent 0, limit 5
+             107 factor 300 => limit 5
+             109 factor 400 => limit 20
+             110 encode 400 => limit 50
+             200 launch => limit 50",
+        );
+        play(
+            HeartbeatWatch::new(5.0, true),
+            "100 replay
+             100 compute 0
+             100 compute 1
+             100 compute 4
+             105 replayed
+             106 compute 5 => limit inf
+             107 compute 6 => limit 10
+             108 compute 7 => limit 10",
+        );
     }
 }

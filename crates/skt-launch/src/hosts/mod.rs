@@ -3,7 +3,6 @@
 mod lists;
 mod names;
 mod pool;
-mod share;
 
 use std::net::Ipv6Addr;
 
@@ -13,8 +12,7 @@ pub(crate) use lists::SparesFile;
 pub use lists::{ListedNodes, expand_slurm, expand_tasks, listed_in, parse};
 pub use names::short_names;
 pub use pool::{Health, OutOfUse, Pool, Replacement};
-pub(crate) use pool::{SparesSpent, UNLISTED, describe_lost};
-pub(crate) use share::Lack;
+pub(crate) use pool::{Lack, SparesSpent, UNLISTED, describe_lost};
 
 use skt_terms::shown::shown;
 

@@ -6,7 +6,6 @@ use std::path::Path;
 use skt_host::program;
 use skt_host::starter::Starter;
 
-/// An agent, and what names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedAgent {
     pub command: String,

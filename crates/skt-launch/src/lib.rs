@@ -64,7 +64,6 @@ pub struct LaunchOptions {
     pub helper_cores: usize,
     /// This program's file; each node has it under the same path.
     pub program_file: PathBuf,
-    /// The program that the ranks run, if it is not the benchmark.
     pub program_of_user: Option<Program>,
     /// Arguments of the benchmark, see [`subcommand_words`], or of the user's program as texts of
     /// words.

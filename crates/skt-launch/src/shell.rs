@@ -42,7 +42,6 @@ const CLEAN_PATIENCE: Duration = Duration::from_secs(5);
 
 type Result<T> = std::result::Result<T, SupervisorError>;
 
-/// Supervises one run.
 pub(crate) struct Shell {
     decisions: Decisions,
     folder: StateFolder,
@@ -51,10 +50,8 @@ pub(crate) struct Shell {
     /// When this supervisor began, by a clock that cannot be set, and in seconds since 1970.
     begun: (Instant, f64),
     terminal: Terminal,
-    /// Idle lines to the nodes.
     lines: IdleLines,
     job: Option<Job>,
-    /// What the user's program reads.
     input: Input,
     spares: SparesFile,
     saved: Instant,
@@ -62,7 +59,6 @@ pub(crate) struct Shell {
     /// the job: by a signal, a file system or the reader of its output.
     worked: Instant,
     held_up: Duration,
-    /// The result of the supervisor, once it ends.
     end: Option<Result<Exit>>,
 }
 
@@ -124,7 +120,6 @@ impl Shell {
         Ok(shell)
     }
 
-    /// Runs the job to its end.
     pub(crate) fn run(mut self) -> Result<Exit> {
         self.feed(Event::Begin);
         loop {
@@ -184,7 +179,6 @@ impl Shell {
         self.begun.1 + self.begun.0.elapsed().as_secs_f64()
     }
 
-    /// Passes an event to the decisions and carries out the actions that follow.
     fn feed(&mut self, event: Event) {
         if self.end.is_some() {
             return;
@@ -239,7 +233,6 @@ impl Shell {
         &self.job.as_ref().expect("only a launcher that runs is signalled").launcher
     }
 
-    /// Looks for the job of an earlier supervisor.
     fn find_job(&mut self) -> Result<()> {
         let state = &self.decisions.state;
         let Some(launcher) = state.launcher.clone() else {
@@ -321,7 +314,6 @@ impl Shell {
         }
     }
 
-    /// Passes on what the job has written.
     fn take(&mut self, output: JobOutput) {
         if !output.report.is_empty() {
             self.feed(Event::Report(output.report));
@@ -458,7 +450,6 @@ impl Shell {
         self.feed(saved.map_or_else(Event::Unsaved, |()| Event::Saved));
     }
 
-    /// Prints something to the user, and logs it.
     fn report(&mut self, kind: &str, text: &str) {
         self.message(text);
         self.log(kind, text);
@@ -483,7 +474,6 @@ impl Shell {
         }
     }
 
-    /// Writes the JSON record of the run.
     fn account(&mut self) -> Result<()> {
         let state = &self.decisions.state;
         for line in report::timelines(state) {

@@ -50,28 +50,22 @@ pub enum Status {
 /// A failure and what was done about it. Times are Unix seconds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
-    /// The number of the start that failed, from 1.
     pub start: usize,
     /// How the launcher ended, and why it was killed if it was.
     pub how: String,
     pub replaced: Vec<Replacement>,
-    /// The phase of the job's last heartbeat.
     pub phase: String,
-    /// Number of columns that were eliminated by then.
     pub column: usize,
     pub lived: bool,
     pub node_lost: bool,
     /// When the job sent its last heartbeat before the failure.
     pub last_sign_unix: f64,
-    /// When the supervisor noticed the failure.
     pub detected_unix: f64,
     /// When the job was started again, with the nodes probed and replaced.
     pub relaunched_unix: Option<f64>,
     /// When the ranks of that start sent the first heartbeat.
     pub alive_unix: Option<f64>,
-    /// When that start computed again.
     pub computing_unix: Option<f64>,
-    /// The column from which it computed.
     pub resumed_column: Option<usize>,
 }
 
@@ -89,7 +83,6 @@ pub(crate) struct Timeline {
 }
 
 impl Failure {
-    /// The durations of the phases of the recovery.
     pub(crate) fn timeline(&self) -> Timeline {
         let span = |from: Option<f64>, to: Option<f64>| Some(to? - from?);
         Timeline {
@@ -104,13 +97,10 @@ impl Failure {
 /// Wrong numbers in the matrix that certainly come from a node, in all starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blame {
-    /// Number of checks that have found wrong numbers of the node.
     pub checks: u64,
-    /// Number of rows that were recomputed.
     pub rows: u64,
     /// Columns eliminated at the first of these checks.
     pub first_column: Option<usize>,
-    /// Whether the node is to be replaced for it.
     pub to_replace: bool,
 }
 
@@ -123,7 +113,6 @@ pub struct SupervisorState {
     pub run: String,
     /// The name of the run in the store of segments.
     pub run_id: String,
-    /// The program that the ranks run, if it is not the benchmark.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     /// The checksum of that program's file when it was started last.
@@ -139,7 +128,6 @@ pub struct SupervisorState {
     pub goes_back: bool,
     pub ranks: usize,
     pub pool: Pool,
-    /// Whether the run is running, or how it ended.
     pub status: Status,
     /// Why the run was given up, or how a program failed after it had reported all.
     pub reason: Option<String>,
@@ -153,7 +141,6 @@ pub struct SupervisorState {
     pub launched_unix: f64,
     /// The last heartbeat of the present start, with its time.
     pub last_beat: Option<(Heartbeat, f64)>,
-    /// Whether there is a checkpoint to go back to.
     pub has_checkpoint: bool,
     /// Whether the present start has reported that it cannot continue from the data that it found.
     pub is_refused: bool,
@@ -177,7 +164,6 @@ pub struct SupervisorState {
 }
 
 impl SupervisorState {
-    /// The state of a run that begins now.
     pub fn new(run_id: &str, command: &[String], ranks: usize, pool: Pool, me: Process) -> Self {
         let now = now_unix();
         Self {
@@ -347,7 +333,6 @@ impl StateFolder {
         )))
     }
 
-    /// Whether a supervisor holds the lock.
     pub fn is_locked(&self) -> bool {
         let Ok(file) = unfollowed().read(true).open(self.file("lock")) else { return false };
         let lock = Flock::lock(file, FlockArg::LockSharedNonblock);
@@ -385,7 +370,6 @@ impl StateFolder {
         }
     }
 
-    /// The error of a file that has no state that can be used.
     pub(crate) fn no_state(&self, why: &str) -> SupervisorError {
         SupervisorError(format!(
             "{}: not a state of this version of skt-hpl ({why}); remove the folder",
@@ -402,7 +386,6 @@ impl StateFolder {
             .map_err(SupervisorError::file(&path))
     }
 
-    /// Adds an event to the log.
     pub(crate) fn event(&self, kind: &str, text: &str) -> Result<(), SupervisorError> {
         let path = self.file("events.jsonl");
         let line = serde_json::json!({ "unix_seconds": now_unix(), "event": kind, "text": text });

@@ -103,7 +103,6 @@ pub(crate) fn unreported() -> Option<String> {
     }
 }
 
-/// Whether SIGUSR1 has come since the last call.
 pub(crate) fn is_time_up() -> bool {
     TIME_IS_UP.swap(false, Ordering::Relaxed)
 }

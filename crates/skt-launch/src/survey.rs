@@ -37,7 +37,6 @@ const RENEW_AFTER: Duration = Duration::from_secs(1);
 /// these hold up no other node.
 const AT_ONCE: usize = 128;
 
-/// Which nodes are asked, and what for.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Inquiry {
     /// Why they are asked. A quick probe asks only the nodes in use, and ends when it has found one
@@ -78,7 +77,6 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Whether a node can take part.
     pub fn health(&self, name: &str) -> Health {
         self.health.get(name).cloned().unwrap_or_default()
     }
@@ -103,7 +101,6 @@ impl Survey {
         self.answers.values().fold(0, |sum: usize, answer| sum.saturating_add(answer.ended))
     }
 
-    /// Warnings, each with the nodes that have it.
     pub fn warnings(&self) -> BTreeMap<String, Vec<&str>> {
         let mut by_text: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for (name, answer) in &self.answers {
@@ -121,7 +118,6 @@ pub struct Limits<'a> {
     pub each: Duration,
     /// Bytes that the segments of a rank take, by the configuration.
     pub rank_bytes: u64,
-    /// The program that the ranks run, if it is not the benchmark.
     pub program: Option<&'a Program>,
     pub networks: &'a Networks,
 }
@@ -162,12 +158,10 @@ fn lacks_room(error: &io::Error) -> bool {
     matches!(errno, Some(Errno::EMFILE | Errno::ENFILE | Errno::EAGAIN | Errno::ENOMEM))
 }
 
-/// A node that is asked.
 struct Probe {
     name: String,
     line: Line,
     started: Instant,
-    /// Whether the line was opened for it.
     is_new: bool,
 }
 
@@ -207,7 +201,6 @@ struct ProbeRound<'a> {
     begun: Instant,
     /// How many nodes have answered, and the sum of the times that they took.
     answered: (u32, Duration),
-    /// The longest that a node took to answer.
     slowest: Duration,
     /// The longest that a node that has answered took when its line was opened.
     slowest_opening: Duration,
@@ -420,7 +413,6 @@ impl<'a> ProbeRound<'a> {
         matches!(self.outcomes.get(name), Some(Outcome::Answer(..)))
     }
 
-    /// Whether a node can take part, as far as it has answered.
     fn health(&self, host: &Host) -> Health {
         let answer = match self.outcomes.get(&host.name) {
             None | Some(Outcome::Unknown | Outcome::Unopened(_)) => return Health::Unknown,
@@ -472,7 +464,6 @@ impl<'a> ProbeRound<'a> {
         }
     }
 
-    /// Whether the answers so far suffice to continue.
     fn is_enough(&self) -> bool {
         let Inquiry { pool, suspects, lost, share_after, spare_losses, purpose, .. } = self.inquiry;
         let has_answered = |host: &&Host| {

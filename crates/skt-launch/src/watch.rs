@@ -46,7 +46,6 @@ pub struct HeartbeatWatch {
     /// Whether this start of a program has taken a checkpoint. It may take its first one at once,
     /// which does not predict the next.
     has_checkpoint: bool,
-    /// The slowest step of each kind.
     slowest: BTreeMap<(String, usize), f64>,
     /// What a launcher needs at least, by the time that the agent took to reach the nodes.
     reach_seconds: f64,
@@ -137,7 +136,6 @@ impl HeartbeatWatch {
         }
     }
 
-    /// Notes that the present step is over, and that the next one begins.
     fn end_step(&mut self, kind: Kind, now_seconds: f64) {
         if !std::mem::take(&mut self.is_partial) {
             self.measure(kind, now_seconds - self.since_seconds);
@@ -251,7 +249,6 @@ impl HeartbeatWatch {
         ))
     }
 
-    /// Seconds since the last heartbeat, if they exceed the limit.
     pub(crate) fn hung_for(&self, now_seconds: f64) -> Option<f64> {
         let silent = self.silent_seconds(now_seconds);
         (silent > self.limit_seconds()).then_some(silent)
@@ -293,41 +290,49 @@ mod tests {
         HeartbeatWatch::new(5.0, false)
     }
 
-    fn of_program() -> HeartbeatWatch {
+    fn program_watch() -> HeartbeatWatch {
         HeartbeatWatch::new(30.0, true)
     }
 
-    /// Plays rows `SECONDS EVENT => CHECKS`: an event is a heartbeat `PHASE COLUMN KEY=VALUE` or a
+    fn play_event(watch: &mut HeartbeatWatch, event: &str) -> f64 {
+        let words: Vec<&str> = event.split_whitespace().collect();
+        let number = |at: usize| words[at].parse::<f64>().expect("a number");
+        let now = number(0);
+        match words[1] {
+            "launch" => watch.start(now),
+            "suspended" => watch.suspended(now),
+            "unwatched" => watch.unwatched(number(2), now),
+            "replay" => watch.replay(now),
+            "replayed" => watch.replayed(now),
+            "reached" => watch.reached(number(2), number(3) as usize),
+            "later" => {}
+            phase => {
+                let first = Heartbeat::new(String::new(), 0, phase);
+                let column = number(2) as usize;
+                let mut beat = Heartbeat { column, n: 1000, elapsed_seconds: 0.0, ..first };
+                for (key, value) in words.iter().filter_map(|word| word.split_once('=')) {
+                    match key {
+                        "n" => beat.n = value.parse().expect("an order"),
+                        "steps" => beat.steps = value.parse().expect("a number"),
+                        "pieces" => beat.pieces = value.parse().expect("a number"),
+                        _ => beat.expected_seconds = value.parse().expect("seconds"),
+                    }
+                }
+                watch.beat(&beat, now);
+            }
+        }
+        now
+    }
+
+    /// Plays rows `SECONDS EVENT; SECONDS EVENT => CHECKS`: an event is a heartbeat `PHASE COLUMN KEY=VALUE` or a
     /// call, `later` none; `hung 0` is no hang, and `limit inf` no limit.
     #[track_caller]
     fn play(mut watch: HeartbeatWatch, rows: &str) -> HeartbeatWatch {
         for row in rows.lines().map(str::trim) {
-            let (event, checks) = row.split_once(" => ").unwrap_or((row, ""));
-            let words: Vec<&str> = event.split_whitespace().collect();
-            let number = |at: usize| words[at].parse::<f64>().expect("a number");
-            let now = number(0);
-            match words[1] {
-                "launch" => watch.start(now),
-                "suspended" => watch.suspended(now),
-                "unwatched" => watch.unwatched(number(2), now),
-                "replay" => watch.replay(now),
-                "replayed" => watch.replayed(now),
-                "reached" => watch.reached(number(2), number(3) as usize),
-                "later" => {}
-                phase => {
-                    let first = Heartbeat::new(String::new(), 0, phase);
-                    let column = number(2) as usize;
-                    let mut beat = Heartbeat { column, n: 1000, elapsed_seconds: 0.0, ..first };
-                    for (key, value) in words.iter().filter_map(|word| word.split_once('=')) {
-                        match key {
-                            "n" => beat.n = value.parse().expect("an order"),
-                            "steps" => beat.steps = value.parse().expect("a number"),
-                            "pieces" => beat.pieces = value.parse().expect("a number"),
-                            _ => beat.expected_seconds = value.parse().expect("seconds"),
-                        }
-                    }
-                    watch.beat(&beat, now);
-                }
+            let (events, checks) = row.split_once(" => ").unwrap_or((row, ""));
+            let mut now = 0.0;
+            for event in events.split("; ") {
+                now = play_event(&mut watch, event);
             }
             for (what, want) in checks.split(", ").filter_map(|check| check.split_once(' ')) {
                 let found = match what {
@@ -350,8 +355,7 @@ mod tests {
             "0 launch => limit 50
              49 later => hung 0
              51 later => hung 51
-             51 launch
-             52 factor 0 => limit 5
+             51 launch; 52 factor 0 => limit 5
              54 factor 100 => limit 20
              54.5 factor 150 => limit 20
              74 later => hung 0
@@ -363,16 +367,14 @@ mod tests {
         // A part without columns is measured as a whole: 40 s of encoding are no pace of columns.
         play(
             watch(),
-            "0 launch
-             1 encode 64 => limit 50
+            "0 launch; 1 encode 64 => limit 50
              41 factor 64 => limit 5
              42 encode 128 => limit 400",
         );
         // A larger test may take longer. The start itself took a second.
         play(
             watch(),
-            "0 launch
-             1 encode 64 => limit 50
+            "0 launch; 1 encode 64 => limit 50
              1.75 factor 64 => limit 5
              3 encode 128 => limit 7.5
              11 later => hung 8
@@ -400,12 +402,9 @@ mod tests {
             play(
                 watch(),
                 &format!(
-                    "0 launch
-                     1 factor 0
-                     2 factor 1 => limit 10
+                    "0 launch; 1 factor 0; 2 factor 1 => limit 10
                      {stop} => silent 0
-                     3603 factor 2
-                     3604 factor 3 => limit 10"
+                     3603 factor 2; 3604 factor 3 => limit 10"
                 ),
             );
         }
@@ -426,10 +425,7 @@ mod tests {
         // A phase that took half a second before is probed as soon.
         play(
             HeartbeatWatch::new(30.0, false),
-            "0 launch
-             1 factor 0
-             3 encode 100
-             3.5 factor 100 => probe 4
+            "0 launch; 1 factor 0; 3 encode 100; 3.5 factor 100 => probe 4
              4.5 encode 200 => probe 2",
         );
     }
@@ -441,19 +437,15 @@ mod tests {
         // lived is the best measure.
         play(
             HeartbeatWatch::new(30.0, false),
-            "0 reached 5 1000
-             0 launch => limit 550, probe 10
+            "0 reached 5 1000; 0 launch => limit 550, probe 10
              600 launch => limit 550
-             670 start 0
-             800 launch => limit 700",
+             670 start 0; 800 launch => limit 700",
         );
         // Each start in vain gives the next one twice the time, up to the limit of the first.
         play(
             HeartbeatWatch::new(30.0, false),
-            "0 reached 0.1 5
-             0 launch => limit 300, probe 2
-             1 start 0
-             10 launch => limit 30
+            "0 reached 0.1 5; 0 launch => limit 300, probe 2
+             1 start 0; 10 launch => limit 30
              50 launch => limit 60
              120 launch => limit 120
              250 launch => limit 240
@@ -473,8 +465,7 @@ mod tests {
         assert_eq!(watch.longer_than_asked(), None);
         play(
             watch,
-            "60 factor 384 expected=34 pieces=7
-             61 later => silent 1
+            "60 factor 384 expected=34 pieces=7; 61 later => silent 1
              76 factor 768 => limit 400",
         );
     }
@@ -485,11 +476,7 @@ mod tests {
     fn wait_has_a_separate_limit() {
         play(
             watch(),
-            "0 launch
-             1 commit 64
-             1.1 flush 64
-             1.5 factor 64
-             2 commit 128 => limit 5
+            "0 launch; 1 commit 64; 1.1 flush 64; 1.5 factor 64; 2 commit 128 => limit 5
              2.5 wait 64 steps=1 => limit 50
              52 later => hung 0
              12.5 wait 64 steps=2 expected=30 => limit 300
@@ -497,9 +484,7 @@ mod tests {
              893 later => hung 800.5
              102.5 flush 128 => limit 5
              103 factor 128 => limit 5
-             104 wait 64 steps=1
-             114 wait 64 steps=2
-             115 factor 192 => limit 10",
+             104 wait 64 steps=1; 114 wait 64 steps=2; 115 factor 192 => limit 10",
         );
     }
 
@@ -509,47 +494,31 @@ mod tests {
         // next start knows it; what it does before it computes is not measured, and it may write its
         // results as long as it likes.
         play(
-            of_program(),
+            program_watch(),
             "0 launch => limit 300
              1 start 0 => limit inf
-             2 open 0
-             3 compute 0 => limit inf
-             3.1 compute 1
-             13.1 compute 1 steps=1
-             23.1 compute 1 steps=2
-             33.1 compute 1 steps=3
-             43.1 compute 1 steps=4
-             53.1 compute 1 steps=5
+             2 open 0; 3 compute 0 => limit inf
+             3.1 compute 1; 13.1 compute 1 steps=1; 23.1 compute 1 steps=2; 33.1 compute 1 steps=3
+             43.1 compute 1 steps=4; 53.1 compute 1 steps=5
              63.1 compute 1 steps=6 => limit inf, probe 10
-             63.2 checkpoint 1
-             63.5 compute 2 => limit 604
+             63.2 checkpoint 1; 63.5 compute 2 => limit 604
              300 compute 2 steps=7 => limit 2365
              900 later => hung 0
-             3000 launch
-             3001 start 0 => limit inf
+             3000 launch; 3001 start 0 => limit inf
              3100 compute 2 => limit 2365
              3101 reported 3 => limit inf",
         );
         play(
-            of_program(),
-            "0 launch
-             1 compute 0
-             1.5 compute 1
-             2 compute 2
-             2.5 compute 3 => limit 30, probe 2
+            program_watch(),
+            "0 launch; 1 compute 0; 1.5 compute 1; 2 compute 2; 2.5 compute 3 => limit 30, probe 2
              33.5 later => hung 31",
         );
         // It reads images, and then may do what it likes; later it may compute without a sign.
         play(
-            of_program(),
-            "0 launch
-             1 open 0
-             2 wait 0 steps=1 => limit inf
-             3 compute 0
-             4 compute 1
-             5 compute 2 => limit 30
-             6 checkpoint 2
-             7 wait 0 steps=1 expected=50 => limit 500
+            program_watch(),
+            "0 launch; 1 open 0; 2 wait 0 steps=1 => limit inf
+             3 compute 0; 4 compute 1; 5 compute 2 => limit 30
+             6 checkpoint 2; 7 wait 0 steps=1 expected=50 => limit 500
              400 compute 3 => limit 3950
              401 wait 0 steps=1 => limit 3950",
         );
@@ -561,11 +530,7 @@ mod tests {
     fn heartbeats_of_an_earlier_supervisor_show_no_pace() {
         play(
             watch(),
-            "100 replay
-             100 encode 0
-             100 factor 0
-             100 factor 100
-             100 factor 200
+            "100 replay; 100 encode 0; 100 factor 0; 100 factor 100; 100 factor 200
              105 replayed => silent 0, limit 5
              107 factor 300 => limit 5
              109 factor 400 => limit 20
@@ -574,11 +539,7 @@ mod tests {
         );
         play(
             HeartbeatWatch::new(5.0, true),
-            "100 replay
-             100 compute 0
-             100 compute 1
-             100 compute 4
-             105 replayed
+            "100 replay; 100 compute 0; 100 compute 1; 100 compute 4; 105 replayed
              106 compute 5 => limit inf
              107 compute 6 => limit 10
              108 compute 7 => limit 10",

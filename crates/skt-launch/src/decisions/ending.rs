@@ -55,7 +55,6 @@ pub(super) fn backoff_seconds(past: &[Failure]) -> f64 {
 }
 
 impl Decisions {
-    /// Decides what comes next after the end of the program's job.
     pub(super) fn program_ended(&mut self, now_unix: f64, how: String, launcher_succeeded: bool) {
         let state = &mut self.state;
         state.launcher = None;

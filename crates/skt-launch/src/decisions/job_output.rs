@@ -146,7 +146,6 @@ impl Decisions {
         }
     }
 
-    /// Reports the OOM kills on the nodes since they were asked before the last start.
     pub(super) fn report_oom_kills(&mut self, survey: &Survey) {
         for (name, answer) in &survey.answers {
             let before = self.oom_kills.insert(name.clone(), answer.oom_kills);
@@ -229,7 +228,6 @@ const UNREACHED: [&str; 5] = [
     "daemon was unable to complete a TCP connection",
 ];
 
-/// A node that the launcher or a rank has named.
 #[derive(Debug, PartialEq, Eq)]
 struct Named {
     node: String,
@@ -237,7 +235,6 @@ struct Named {
     is_cut_off: bool,
 }
 
-/// Reads which nodes are named in what the launcher and the ranks write.
 #[derive(Debug, Default)]
 pub(super) struct LineReader {
     /// The near end of a connection of the launcher's, whose far end comes in the next line.
@@ -293,7 +290,6 @@ fn lost_address(line: &str) -> Option<&str> {
     Some(address.rsplit_once(':').map_or(address, |(ip, _)| ip))
 }
 
-/// Whether a line of a report is a residual that failed.
 fn is_failed_residual(line: &str) -> bool {
     line.starts_with("||Ax-b||") && line.trim_end().ends_with(" FAILED")
 }

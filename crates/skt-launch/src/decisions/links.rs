@@ -14,7 +14,6 @@ use crate::links::addresses::Address;
 use crate::links::verdict::{self, JudgedNodes, Verdict};
 use crate::survey::Survey;
 
-/// The nodes' links, as far as they are known.
 #[derive(Debug, Default)]
 pub(super) struct LinkRecord {
     pub addresses: BTreeMap<String, Vec<Address>>,
@@ -57,7 +56,6 @@ impl Decisions {
         known.dead.extend(counted);
     }
 
-    /// Whether a start has given a sign of life.
     pub(super) fn has_lived(&self) -> bool {
         self.state.last_beat.is_some() || self.state.failures.iter().any(|failure| failure.lived)
     }
@@ -87,7 +85,6 @@ impl Doubt {
 pub(super) struct Doubts(Vec<Doubt>);
 
 impl Doubts {
-    /// Notes that start number `start` has named a node.
     pub(crate) fn note(&mut self, node: &str, start: usize, is_cut_off: bool) {
         let before = self.0.iter().position(|doubt| doubt.node == node);
         let before = before.map(|index| self.0.remove(index).unreached_in);
@@ -96,7 +93,6 @@ impl Doubts {
         self.0.push(Doubt { node: node.to_owned(), start, unreached_in, is_refuted: false });
     }
 
-    /// Notes the nodes whose links are alive.
     pub(crate) fn refute(&mut self, alive: &BTreeSet<String>) {
         for doubt in self.0.iter_mut().filter(|doubt| alive.contains(&doubt.node)) {
             doubt.is_refuted = true;

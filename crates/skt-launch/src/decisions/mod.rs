@@ -53,7 +53,6 @@ use skt_terms::exit::Exit;
 
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// The supervisor begins.
     Begin,
     /// No launcher of an earlier supervisor is known; `swept` processes that one had
     /// started were found and ended.
@@ -65,28 +64,22 @@ pub(crate) enum Event {
     Found {
         runs: bool,
     },
-    /// The end of [`Action::Ask`].
     Answers(Survey),
     Launched(Process),
     Unstarted(SupervisorError),
     /// What the job has written of its report: whole lines, or any bytes of the user's program.
     Report(Vec<u8>),
-    /// Why the report cannot be printed.
     Unprinted(String),
-    /// A sign of life of the job.
     Heartbeat(Heartbeat),
     /// Another line of the job or its launcher; the start of one that is very long.
     Line(String),
-    /// What the job writes cannot be read.
     Unread(SupervisorError),
-    /// A rank that runs the user's program has ended.
     RankEnded(RankEnd),
     /// The launcher has ended. All that the job wrote came before.
     Ended {
         how: String,
         succeeded: bool,
     },
-    /// The file of spares lists these nodes now.
     Spares(Vec<Host>),
     /// Time has passed; the user has asked this many times to stop.
     Tick {
@@ -99,37 +92,30 @@ pub(crate) enum Event {
         seconds: f64,
     },
     Saved,
-    /// The state or an event could not be written.
     Unsaved(SupervisorError),
 }
 
 #[derive(Debug)]
 pub(crate) enum Action {
-    /// Print to the user.
     Message(String),
     /// Print to the user and log it as an event of that kind.
     Report(&'static str, String),
     Print(Vec<u8>),
-    /// Write the state.
     Save,
     /// Remove the files that only a running run needs.
     Tidy,
-    /// Look for a job that an earlier supervisor has left.
     FindJob,
     /// Close the lines to all nodes: the next questions go by new ones.
     CloseLines,
     Ask(Inquiry),
     Launch(Start),
-    /// Ask the launcher to end.
     Terminate,
     /// Kill the launcher and its process group.
     Kill,
-    /// Write the JSON record of the run.
     Account,
     End(Result<Exit, SupervisorError>),
 }
 
-/// A start of the job.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Start {
     pub hosts: Vec<Host>,
@@ -168,21 +154,16 @@ enum AfterProbe {
 /// does not go back.
 #[derive(Debug, Default)]
 pub(crate) struct Decisions {
-    /// What the user wants of the run.
     pub options: LaunchOptions,
-    /// Names of the nodes that may be used.
     listed: BTreeSet<String>,
-    /// What is saved for the next supervisor.
     pub state: SupervisorState,
     watch: HeartbeatWatch,
     phase: Phase,
-    /// What is known of the present launcher, or of the last one.
     running: RunningJob,
     /// Nodes that the launcher, the ranks or a probe have reported as lost since the last start.
     suspects: Vec<String>,
     /// Nodes that the launcher or the ranks have named since the job last computed.
     doubts: Doubts,
-    /// What nodes lack that the job has declined.
     unfit: BTreeMap<String, String>,
     /// What the probe before a start has found.
     health: BTreeMap<String, Health>,
@@ -198,7 +179,6 @@ pub(crate) struct Decisions {
     printed: Printed,
     /// Whether the run is over: its files are removed as soon as the saved state has that.
     tidies: bool,
-    /// What the present event leads to.
     actions: Vec<Action>,
 }
 
@@ -207,11 +187,8 @@ pub(crate) struct Decisions {
 struct Printed {
     /// Warnings, each with a node that has it.
     warnings: BTreeSet<(String, String)>,
-    /// The start whose report was printed last.
     report_of: Option<usize>,
-    /// Why the report is not printed any more.
     print_error: Option<String>,
-    /// The state could not be written the last time.
     is_unsaved: bool,
 }
 
@@ -327,7 +304,6 @@ impl Decisions {
         }
     }
 
-    /// Gives the run up if it has failed too often. Returns whether it has.
     fn has_failed_too_often(&mut self) -> bool {
         let (past, most) = (self.past(), self.options.settings.max_restarts);
         let resolution_columns = self.watch.resolution_columns();
@@ -366,7 +342,6 @@ impl Decisions {
         self.ask_then(AfterProbe::Start);
     }
 
-    /// The failures that count as reasons to give up.
     fn past(&self) -> &[Failure] {
         self.state.failures.get(self.state.pardoned..).unwrap_or_default()
     }
@@ -591,7 +566,6 @@ impl Decisions {
         self.clean(exit);
     }
 
-    /// More ranks are lost than the code can rebuild.
     fn lost(&mut self) {
         if self.options.starts_over() {
             self.state.has_checkpoint = false;

@@ -153,7 +153,6 @@ impl Decisions {
         !dead.is_empty()
     }
 
-    /// Replaces the nodes that are lost before a start.
     pub(super) fn replace_lost(&mut self, now_unix: f64) {
         if self.finish_if_refused() {
             return;
@@ -206,7 +205,6 @@ impl Decisions {
         self.phase = Phase::Waiting(until_unix);
     }
 
-    /// Nodes that the user has added to the file of spares may be used from the next start on.
     pub(super) fn list_spares(&mut self, spares: Vec<Host>) {
         let names = spares.iter().map(|host| host.name.clone());
         let new: Vec<String> = names.filter(|name| !self.listed.contains(name)).collect();
@@ -297,7 +295,6 @@ impl Decisions {
         self.options.settings.no_spare == NoSpare::Spread && self.state.start > 0
     }
 
-    /// What a node lacks for this number of ranks.
     fn lack(&self, name: &str, ranks: usize) -> Option<Lack> {
         let lack = |why, bytes| Some(Lack { why, bytes });
         let Some(answer) = self.answers.get(name) else {

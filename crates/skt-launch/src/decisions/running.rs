@@ -35,12 +35,9 @@ pub(super) struct RunningJob {
     /// Since when the launcher is to end without a signal: the job is done, or a rank that runs the
     /// user's program has failed.
     pub ending_unix: Option<f64>,
-    /// Why the launcher will not start the job, according to its output.
     pub refusal: Option<&'static str>,
-    /// How ranks that run the user's program have ended.
     pub ends: Ends,
     pub report_lines: u64,
-    /// Reads which nodes the launcher and the ranks name.
     pub reader: LineReader,
     /// Whether a line has reported a node in use lost.
     pub is_alarmed: bool,
@@ -107,7 +104,6 @@ impl Decisions {
         is_alarmed || is_silent
     }
 
-    /// Handles the answers of nodes that were probed while the job runs.
     pub(super) fn note_probe(&mut self, now_unix: f64, survey: &Survey) {
         // If all nodes are well, the next probe comes after twice the silence.
         self.running.next_probe_seconds = 2.0 * self.watch.silent_seconds(now_unix);

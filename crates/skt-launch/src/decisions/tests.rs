@@ -428,7 +428,6 @@ fn incomplete_report_is_requested_again_before_data_is_removed() {
     }
 }
 
-/// The code of the job and what it has reported decide, and not the launcher's code.
 #[test]
 fn what_follows_the_end_of_a_job() {
     let (again, clean, stop) = ("failure: start 1 failed", "ask clean", "ask start | !failure");

@@ -16,13 +16,9 @@ use skt_terms::shown::{shown, shown_message};
 /// How a batch system gives the nodes of its job.
 #[derive(Debug, Clone, Copy)]
 enum Form {
-    /// A variable names a host file.
     File,
-    /// A variable lists ranges of names.
     Slurm,
-    /// A command prints them.
     Flux,
-    /// In a form that is not understood.
     Unknown,
 }
 
@@ -66,7 +62,6 @@ pub struct ListedNodes {
     pub hosts: Vec<Host>,
     /// What to add nodes or slots to.
     pub file: String,
-    /// Whether `srun` reaches them.
     pub is_slurm: bool,
     /// Whether there is no list, so that all ranks run on this machine.
     pub is_local: bool,
@@ -192,7 +187,7 @@ fn flux_nodes(program: &str) -> Result<ListedNodes, HostsError> {
 /// The keys of words `KEY=VALUE` that give the number of ranks, with `_` for `-`; and those that do
 /// so where no other number is given, as in Open MPI.
 const RANKS: &str = "slots cpu count";
-const MOST_RANKS: &str = "max_slots max_cpu max_count slots_max cpu_max count_max";
+const RANK_LIMITS: &str = "max_slots max_cpu max_count slots_max cpu_max count_max";
 /// How a node is reached and by which user, and what its ranks use there: `launch` leaves that to
 /// the configuration of the launchers.
 const IGNORED: &str =
@@ -234,7 +229,6 @@ pub fn parse(text: &str, file: &str) -> Result<(Vec<Host>, Vec<String>), HostsEr
     Ok((hosts, warnings))
 }
 
-/// What a line has.
 struct Line<'a> {
     name: &'a str,
     slots: usize,
@@ -247,7 +241,7 @@ fn read_line(line: &str) -> Result<Option<Line<'_>>, String> {
     let Some(first) = words.next() else { return Ok(None) };
     let mut ignored = first.find('@').filter(|at| *at > 0).map(|at| &first[..=at]);
     let (name, mut ranks) = name_and_count(&first[ignored.map_or(0, str::len)..]);
-    let mut most_ranks = None;
+    let mut rank_limit = None;
     while let Some(word) = words.next() {
         let (key, value) = word.split_once('=').unwrap_or(("", word));
         let key = key.replace('-', "_");
@@ -257,8 +251,8 @@ fn read_line(line: &str) -> Result<Option<Line<'_>>, String> {
             return Err(format!("'{}' is a second number of ranks", shown(word)));
         } else if is_of(RANKS) {
             ranks = Some(value);
-        } else if is_of(MOST_RANKS) {
-            most_ranks = Some(value);
+        } else if is_of(RANK_LIMITS) {
+            rank_limit = Some(value);
         } else if is_of(IGNORED) {
             ignored.get_or_insert(word);
         } else if is_number && ranks.is_none() {
@@ -273,7 +267,7 @@ fn read_line(line: &str) -> Result<Option<Line<'_>>, String> {
         }
     }
     check_name(name)?;
-    let slots = ranks.or(most_ranks).map_or(Ok(1), rank_count)?;
+    let slots = ranks.or(rank_limit).map_or(Ok(1), rank_count)?;
     Ok(Some(Line { name, slots, ignored }))
 }
 

@@ -70,14 +70,7 @@ pub(crate) struct SparesSpent {
     pub replaced: Vec<Replacement>,
 }
 
-/// What takes the place of a lost node.
-#[derive(Debug, Clone, Copy)]
-enum Substitute {
-    /// A spare, by its number.
-    Spare(usize),
-    /// A node that was away and is back, by its place.
-    Back(usize),
-}
+type Substitute<'a> = Option<(&'a Host, Option<usize>)>;
 
 impl Pool {
     /// A pool with all nodes well. A spare that is in use or listed twice counts once.
@@ -121,23 +114,19 @@ impl Pool {
         names
     }
 
-    /// For each node in use that is ill: its index, what takes its place, and the reason. The
-    /// substitute is `None` if no node is well and large enough.
+    /// For each node in use that is ill: its place, the node that takes it, with the place of that
+    /// one if it was away and is back, and the reason. `None` if no node is well and large enough.
     fn substitutes(
         &self,
         health: &impl Fn(&str) -> Health,
-    ) -> Vec<(usize, Option<Substitute>, String)> {
+    ) -> Vec<(usize, Substitute<'_>, String)> {
         let away = self.away();
-        let spares = (0..self.spares.len()).map(Substitute::Spare);
-        let mut free: Vec<_> = spares.chain(away.iter().copied().map(Substitute::Back)).collect();
+        let back = away.iter().map(|place| (&self.active[*place], Some(*place)));
+        let mut free: Vec<_> = self.spares.iter().map(|spare| (spare, None)).chain(back).collect();
         let mut chosen = Vec::new();
         for (place, host) in self.active.iter().enumerate().filter(|(p, _)| !away.contains(p)) {
             let Health::Ill(why) = health(&host.name) else { continue };
-            let suits = |substitute: &Substitute| {
-                let spare = match *substitute {
-                    Substitute::Spare(index) => &self.spares[index],
-                    Substitute::Back(place) => &self.active[place],
-                };
+            let suits = |(spare, _): &(&Host, Option<usize>)| {
                 spare.fits(host.slots) && health(&spare.name) == Health::Well
             };
             let found = free.iter().position(suits).map(|index| free.remove(index));
@@ -160,36 +149,28 @@ impl Pool {
         &mut self,
         health: impl Fn(&str) -> Health,
     ) -> Result<Vec<Replacement>, SparesSpent> {
-        let mut spares: Vec<Option<Host>> = self.spares.iter().cloned().map(Some).collect();
-        let mut done = Vec::new();
-        let mut unreplaced = Vec::new();
-        let mut lost = Vec::new();
+        let (mut done, mut unreplaced, mut lost) = (Vec::new(), Vec::new(), Vec::new());
+        let mut active = self.active.clone();
+        let mut taken = BTreeSet::new();
         for (place, substitute, why) in self.substitutes(&health) {
-            let Host { name, slots } = self.active[place].clone();
-            let by = match substitute {
-                None => {
-                    unreplaced.push((name, why));
-                    continue;
-                }
-                Some(Substitute::Back(back)) => {
-                    let by = std::mem::replace(&mut self.active[back].name, name.clone());
-                    self.active[place].name.clone_from(&by);
-                    by
-                }
-                Some(Substitute::Spare(index)) => {
-                    let spare = spares[index].take().expect("no other node has this spare");
-                    let by = spare.name.clone();
-                    let host = Host { name: spare.name, slots };
-                    let host = std::mem::replace(&mut self.active[place], host);
-                    lost.push(OutOfUse { host, why: why.clone() });
-                    by
-                }
+            let host = self.active[place].clone();
+            let Some((Host { name: by, .. }, back)) = substitute else {
+                unreplaced.push((host.name, why));
+                continue;
             };
-            done.push(Replacement { lost: name, why, by });
+            active[place].name.clone_from(by);
+            done.push(Replacement { lost: host.name.clone(), why: why.clone(), by: by.clone() });
+            if let Some(back) = back {
+                active[back].name = host.name;
+            } else {
+                taken.insert(by.clone());
+                lost.push(OutOfUse { host, why });
+            }
         }
-        self.spares.clear();
-        for spare in spares.into_iter().flatten() {
+        self.active = active;
+        for spare in std::mem::take(&mut self.spares) {
             match health(&spare.name) {
+                _ if taken.contains(&spare.name) => {}
                 Health::Ill(why) => self.out.push(OutOfUse { host: spare, why }),
                 Health::Well | Health::Unknown => self.spares.push(spare),
             }

@@ -104,7 +104,6 @@ const NOISE_STOLEN_SHARE: f64 = 0.1;
 /// The seconds that have to be lost, besides: a time slice or two, which the system's own work
 /// takes at any moment, are more than that share of a short test.
 const NOISE_SECONDS: f64 = 0.05;
-/// The most programs that are named.
 const NAMED_MAX: usize = 3;
 
 /// The part of a job that is on this host.
@@ -149,11 +148,9 @@ pub struct OtherPrograms {
 /// A program that may run on the CPUs of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OtherProgram {
-    /// The process id.
     pub pid: u32,
     /// The process, its command line and its user, in words.
     pub what: String,
-    /// What it used, in cores.
     pub cores: f64,
 }
 
@@ -209,7 +206,6 @@ impl CoreWatch {
         Self { root, job, before }
     }
 
-    /// What was used since the start.
     pub fn used(&self) -> CoreUse {
         let now = Snapshot::take(&self.root, self.job.as_ref());
         let mut sums = [0u64; 2];
@@ -323,7 +319,6 @@ impl CoreUse {
 pub struct Occupant {
     /// The CPUs that the threads are pinned to, in ascending order.
     pub cpus: Vec<usize>,
-    /// The number of these threads.
     pub threads: usize,
     /// The process; `None` if it is of a container whose processes cannot be seen.
     pub pid: Option<u32>,
@@ -526,7 +521,6 @@ impl CoreClaims {
         (Self { _file: Some(file) }, chosen)
     }
 
-    /// No claims.
     pub fn none() -> Self {
         Self { _file: None }
     }

@@ -20,15 +20,12 @@ pub struct HostInfo {
     /// Processor model, e.g. `AMD EPYC 9654 96-Core Processor`.
     pub cpu_model: Option<String>,
     pub sockets: Option<usize>,
-    /// Physical cores that are online.
     pub cores: Option<usize>,
     /// Logical CPUs that are online (with SMT more than cores).
     pub cpus: Option<usize>,
     /// Whether the processor has AVX2; `None` where the flags are not x86's.
     pub has_avx2: Option<bool>,
-    /// Nominal (not boosted) frequency.
     pub nominal_gigahertz: Option<f64>,
-    /// Installed memory.
     pub memory_bytes: Option<u64>,
 }
 
@@ -37,7 +34,6 @@ pub fn name() -> Option<String> {
     nix::unistd::gethostname().ok().map(|name| name.to_string_lossy().into_owned())
 }
 
-/// Asks the system about this host.
 pub fn this_host() -> HostInfo {
     let name = name().unwrap_or_else(|| "unknown".to_string());
     let (kernel, architecture) = match nix::sys::utsname::uname() {

@@ -19,7 +19,6 @@ const NO_LIMIT_BYTES: u64 = 1 << 62;
 /// Memory of this host, as this process may use it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MemoryInfo {
-    /// Installed memory.
     pub total_bytes: Option<u64>,
     /// `MemAvailable`: free, or cache that can be dropped.
     pub available_bytes: Option<u64>,
@@ -35,19 +34,15 @@ impl MemoryInfo {
     }
 }
 
-/// A control group's memory limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CgroupLimit {
-    /// The group's folder.
     pub path: PathBuf,
-    /// The group's limit.
     pub limit_bytes: u64,
     /// Bytes that the group uses now, without file cache that can be dropped.
     pub used_bytes: u64,
 }
 
 impl CgroupLimit {
-    /// Bytes left under the limit.
     pub fn left_bytes(&self) -> u64 {
         self.limit_bytes.saturating_sub(self.used_bytes)
     }

@@ -22,20 +22,12 @@ const LINKS_MAX: usize = 40;
 /// Mode bits for write permission of the group and of all others.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// What a path leads to.
-struct Destination {
-    /// The path after the links at its end.
-    path: PathBuf,
-    /// What is at the path, opened without access; `None` if nothing is there.
-    there: Option<File>,
-}
-
 /// Opens `path` for writing from its beginning, and creates it if it does not exist.
 pub fn create(path: &Path) -> io::Result<File> {
-    let Destination { path, there } = find(path)?;
+    let (path, there) = find(path)?;
     let Some(there) = there else { return create_new(&path) };
     let metadata = there.metadata()?;
-    if metadata.is_file() && metadata.nlink() > 1 && folder(&path)?.is_shared() {
+    if metadata.is_file() && metadata.nlink() > 1 && shared_owner(&path)?.is_some() {
         let why = "it has a second name (hard link), in a folder that others may write to";
         return Err(refused(&path, why));
     }
@@ -67,7 +59,7 @@ pub fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// The regular file that [`replace`] must replace for `path`: `path` itself, or the file that a
 /// link there leads to, so that the link is not replaced.
 pub fn target(path: &Path) -> io::Result<PathBuf> {
-    let Destination { path, there } = find(path)?;
+    let (path, there) = find(path)?;
     match there.map(|file| file.metadata()).transpose()? {
         Some(metadata) if !metadata.is_file() => {
             Err(io::Error::other("it is there and no regular file"))
@@ -104,8 +96,9 @@ pub fn replace(
     Ok(())
 }
 
-/// Follows the links at the end of `path`, as far as the rule allows.
-fn find(path: &Path) -> io::Result<Destination> {
+/// Follows the links at the end of `path`, as far as the rule allows. Returns the path after them,
+/// and what is there, opened without access; `None` if nothing is.
+fn find(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
         let mut options = OpenOptions::new();
@@ -113,13 +106,13 @@ fn find(path: &Path) -> io::Result<Destination> {
         let there = match options.read(true).custom_flags(flags.bits()).open(&path) {
             Ok(there) => there,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Destination { path, there: None });
+                return Ok((path, None));
             }
             Err(error) => return Err(error),
         };
         let metadata = there.metadata()?;
-        let folder = folder(&path)?;
-        if folder.is_shared() && !folder.trusts(metadata.uid()) {
+        let trusted = |owner| [0, owner, nix::unistd::geteuid().as_raw()];
+        if shared_owner(&path)?.is_some_and(|owner| !trusted(owner).contains(&metadata.uid())) {
             let why = format!(
                 "it belongs to user {}, in a folder that others may write to",
                 metadata.uid()
@@ -127,14 +120,14 @@ fn find(path: &Path) -> io::Result<Destination> {
             return Err(refused(&path, &why));
         }
         if !metadata.is_symlink() {
-            return Ok(Destination { path, there: Some(there) });
+            return Ok((path, Some(there)));
         }
         // Links of /proc, such as the target of /dev/stdout, lead to what is open and not to the
         // path that they read as.
         if fstatfs(&there)?.filesystem_type() == PROC_SUPER_MAGIC {
             let mut options = OpenOptions::new();
             let there = options.read(true).custom_flags(OFlag::O_PATH.bits()).open(&path)?;
-            return Ok(Destination { path, there: Some(there) });
+            return Ok((path, Some(there)));
         }
         let to = readlinkat(&there, "")?;
         path = parent(&path).join(to);
@@ -142,29 +135,12 @@ fn find(path: &Path) -> io::Result<Destination> {
     Err(io::Error::from_raw_os_error(libc::ELOOP))
 }
 
-/// The users that may write to a folder.
-struct Folder {
-    owner: u32,
-    mode: u32,
+/// The owner of the folder of a file, if others may write to it.
+fn shared_owner(path: &Path) -> io::Result<Option<u32>> {
+    let folder = fs::metadata(parent(path))?;
+    Ok((folder.mode() & OTHERS_WRITE != 0).then(|| folder.uid()))
 }
 
-impl Folder {
-    fn is_shared(&self) -> bool {
-        self.mode & OTHERS_WRITE != 0
-    }
-
-    /// Whether this user accepts what the user `uid` has put into the folder.
-    fn trusts(&self, uid: u32) -> bool {
-        [0, self.owner, nix::unistd::geteuid().as_raw()].contains(&uid)
-    }
-}
-
-fn folder(path: &Path) -> io::Result<Folder> {
-    let metadata = fs::metadata(parent(path))?;
-    Ok(Folder { owner: metadata.uid(), mode: metadata.mode() })
-}
-
-/// The folder of a file.
 fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

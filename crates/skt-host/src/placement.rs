@@ -18,7 +18,6 @@ use crate::starter::UNBOUND;
 /// The processors of a machine, and who uses them.
 #[derive(Debug, Clone)]
 pub struct HostCpus {
-    /// All CPUs that are online.
     pub cpus: Vec<Cpu>,
     /// The speed of each relative to the fastest.
     pub speeds: Vec<f64>,
@@ -60,19 +59,15 @@ impl HostCpus {
     }
 }
 
-/// The placement of a rank's threads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CpuPlacement {
     /// Thread `t` is pinned to the `t`-th of these CPUs.
     Pin(Vec<usize>),
-    /// Nothing is pinned.
     Leave(WhyNot),
 }
 
-/// Why no thread is pinned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum WhyNot {
-    /// The user does not want it.
     #[error("not pinned (--pin none)")]
     Declined,
     /// Other processes are pinned to cores that the ranks need.
@@ -161,7 +156,6 @@ pub struct HelperCores {
     pub kept: Vec<usize>,
 }
 
-/// Why there are no helper cores.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoHelpers {
     /// Others are on these cores, perhaps for a short time.

@@ -19,15 +19,12 @@ use crate::host;
 /// How long a process may take in `exec` before it counts as having no environment.
 const EXEC: Duration = Duration::from_secs(2);
 
-/// The effective id of this user.
 pub fn user_id() -> u32 {
     nix::unistd::geteuid().as_raw()
 }
 
-/// Whether a process still runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Liveness {
-    /// The process runs.
     Alive,
     /// The process has ended, or the machine was rebooted since.
     Dead,
@@ -42,13 +39,11 @@ pub struct ProcessId {
     pid: u64,
     /// When the process started, in clock ticks after boot.
     start_ticks: u64,
-    /// The inode of its PID namespace.
     pid_namespace: u64,
     boot_id: [u8; 64],
 }
 
 impl ProcessId {
-    /// The calling process.
     pub fn this() -> Self {
         let pid = std::process::id();
         Self {
@@ -86,7 +81,6 @@ impl ProcessId {
         self.pid as u32
     }
 
-    /// Whether it still runs.
     pub fn liveness(&self) -> Liveness {
         if self.boot_id != padded_boot_id() {
             Liveness::Dead
@@ -236,7 +230,6 @@ pub fn inode_in(link: &Path) -> Option<u64> {
 /// A process, identified by its id, its start, and the boot of its machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// The process id.
     pub pid: i32,
     /// When the process started, in clock ticks since the machine's boot.
     start_ticks: u64,

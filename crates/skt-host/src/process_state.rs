@@ -25,7 +25,6 @@ pub struct ProcessState {
 }
 
 impl ProcessState {
-    /// What is set now.
     pub fn now() -> Self {
         let action = |signal| {
             let mut action = MaybeUninit::<libc::sigaction>::zeroed();
@@ -47,7 +46,6 @@ impl ProcessState {
         Self { actions, mask, cpus: affinity::current_mask().ok(), floats }
     }
 
-    /// Sets it again.
     pub fn restore(&self) {
         for (signal, action) in &self.actions {
             // SAFETY: this action was in use before.

@@ -11,7 +11,6 @@ use std::process::Command;
 /// How ranks are started that skt-hpl is to pin.
 pub const UNBOUND: &str = "Open MPI: --bind-to none; srun: --cpu-bind=none; no taskset";
 
-/// A program that starts ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Starter {
     /// `mpirun` of Open MPI.
@@ -22,10 +21,8 @@ pub enum Starter {
     Slurm,
 }
 
-/// The ranks of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ranks<'a> {
-    /// The number of ranks.
     pub count: usize,
     /// The number of nodes, and of ranks on each; `None` for this machine only.
     pub nodes: Option<(usize, usize)>,
@@ -68,7 +65,6 @@ impl Starter {
         }
     }
 
-    /// Which launcher prints this version.
     fn from_version(text: &str) -> Option<Self> {
         match text {
             text if text.contains("Open MPI") || text.contains("OpenRTE") => Some(Self::Openmpi),

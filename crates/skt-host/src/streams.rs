@@ -36,7 +36,6 @@ pub fn closed() -> Vec<i32> {
     [libc::STDOUT_FILENO, libc::STDERR_FILENO].into_iter().filter(|&fd| was_closed(fd)).collect()
 }
 
-/// Standard output, unless it was closed.
 pub fn stdout() -> io::Result<io::Stdout> {
     if was_closed(libc::STDOUT_FILENO) {
         return Err(io::Error::from_raw_os_error(libc::EBADF));

@@ -9,13 +9,11 @@ use crate::counters::Root;
 pub struct Tree(tempfile::TempDir);
 
 impl Tree {
-    /// An empty folder.
     #[expect(clippy::new_without_default, reason = "it makes a folder")]
     pub fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// Writes a file.
     pub fn file(&self, path: &str, text: &str) -> &Self {
         let path = self.0.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -23,7 +21,6 @@ impl Tree {
         self
     }
 
-    /// The machine whose files these are.
     pub fn root(&self) -> Root {
         Root::at(self.0.path())
     }

@@ -19,12 +19,10 @@ pub const MIN_POLLS: u32 = 64;
 pub struct WaitClock {
     limit: Duration,
     waited: Duration,
-    /// The time of the last poll.
     last: Instant,
 }
 
 impl WaitClock {
-    /// A wait that begins now.
     pub fn new(limit: Duration) -> Self {
         Self { limit, waited: Duration::ZERO, last: Instant::now() }
     }
@@ -43,7 +41,6 @@ impl WaitClock {
         self.limit = limit;
     }
 
-    /// Restarts the wait from zero.
     pub fn restart(&mut self) {
         *self = Self::new(self.limit);
     }

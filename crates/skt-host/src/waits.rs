@@ -30,12 +30,11 @@ const NO_RANK: usize = usize::MAX;
 static HOSTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Adds details that are known only when a line is printed.
-type Detail = fn() -> Option<String>;
+pub type Detail = fn() -> Option<String>;
 
 struct Waits {
     list: Vec<Wait>,
     last_id: u64,
-    /// Whether the thread that prints exists.
     is_watched: bool,
 }
 
@@ -44,7 +43,6 @@ struct Wait {
     what: String,
     detail: Option<Detail>,
     since: Instant,
-    /// When the next line is due.
     due: Duration,
 }
 
@@ -60,18 +58,9 @@ impl Announced {
         Self::begin_with(what.into(), None, true)
     }
 
-    /// As [`Announced::begin`], with a `detail` that is looked up for each line.
-    pub fn begin_detailed(what: impl Into<String>, detail: Detail) -> Self {
-        Self::begin_with(what.into(), Some(detail), true)
-    }
-
-    /// As [`Announced::begin`], for a process that may start no thread yet: it calls
-    /// [`print_due`] while it waits.
-    pub fn begin_polled(what: impl Into<String>) -> Self {
-        Self::begin_with(what.into(), None, false)
-    }
-
-    fn begin_with(what: String, detail: Option<Detail>, by_thread: bool) -> Self {
+    /// As [`Announced::begin`], with a `detail` that is looked up for each line. A process that may
+    /// start no thread yet calls [`print_due`] while it waits.
+    pub fn begin_with(what: String, detail: Option<Detail>, by_thread: bool) -> Self {
         if !by_thread && !launcher_rank::is_first() {
             return Self { id: None };
         }

@@ -62,7 +62,7 @@ impl MpiWorld {
         }
         let mut provided: c_int = 0;
         let wait = "all ranks in MPI_Init";
-        let _wait = Announced::begin_detailed(wait, launcher_rank::not_started);
+        let _wait = Announced::begin_with(wait.into(), Some(launcher_rank::not_started), true);
         // SAFETY: MPI is not initialized; null argc and argv are allowed since MPI-2.
         check("MPI_Init_thread", unsafe {
             ffi::MPI_Init_thread(

@@ -8,33 +8,20 @@ use serde::{Deserialize, Serialize};
 
 use super::{Root, parse_cpu_list};
 
-/// The version of the kernel's interface of control groups.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Version {
-    /// A hierarchy for each controller, or a few of them.
-    V1,
-    /// One hierarchy for all controllers.
-    V2,
-}
-
-/// A control group of this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Group {
-    /// The version of its files.
-    pub version: Version,
+    /// Whether it is of version 2, which has one hierarchy for all controllers, and not one for
+    /// each or a few of them.
+    pub is_v2: bool,
     pub folder: PathBuf,
 }
 
 impl Group {
     /// The name of a file, which differs between the versions.
-    pub(crate) fn name<'n>(&self, [v1, v2]: [&'n str; 2]) -> &'n str {
-        match self.version {
-            Version::V1 => v1,
-            Version::V2 => v2,
-        }
+    pub(crate) fn name<'n>(&self, names: [&'n str; 2]) -> &'n str {
+        names[usize::from(self.is_v2)]
     }
 
-    /// The text of a file.
     pub(crate) fn text(&self, names: [&str; 2]) -> Option<String> {
         fs::read_to_string(self.folder.join(self.name(names))).ok()
     }
@@ -49,12 +36,11 @@ pub(crate) fn groups(root: &Root, controller: &str) -> Vec<Group> {
     let of_line = |line: &str| {
         let mut parts = line.splitn(3, ':');
         let (id, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-        let version = if id == "0" && controllers.is_empty() {
-            Version::V2
-        } else {
-            controllers.split(',').find(|name| *name == controller).map(|_| Version::V1)?
-        };
-        let (mount_root, mount) = mount_of(version, &mountinfo, controller)?;
+        let is_v2 = id == "0" && controllers.is_empty();
+        if !is_v2 && !controllers.split(',').any(|name| name == controller) {
+            return None;
+        }
+        let (mount_root, mount) = mount_of(is_v2, &mountinfo, controller)?;
         // In a container the mount may show only a part of the tree, and the path may start at the
         // host's root or at the mount's.
         let path = Path::new(path);
@@ -62,7 +48,7 @@ pub(crate) fn groups(root: &Root, controller: &str) -> Vec<Group> {
         let group = group.strip_prefix("/").unwrap_or(group);
         let top = root.folder().join(mount.strip_prefix("/").unwrap_or(&mount));
         let folders = group.ancestors().map(|group| top.join(group));
-        Some(folders.map(|folder| Group { version, folder }).collect::<Vec<_>>())
+        Some(folders.map(|folder| Group { is_v2, folder }).collect::<Vec<_>>())
     };
     cgroups.lines().filter_map(of_line).flatten().collect()
 }
@@ -70,11 +56,9 @@ pub(crate) fn groups(root: &Root, controller: &str) -> Vec<Group> {
 /// A control group's limit of processor time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Quota {
-    /// The group's file with the limit.
     pub file: PathBuf,
     /// What is written to the file to lift the limit.
     pub none: String,
-    /// The limit, in cores.
     pub cores: f64,
 }
 
@@ -108,16 +92,14 @@ pub fn cpus(root: &Root) -> Option<Vec<usize>> {
 
 /// The root within the hierarchy, and the mount point. A line of mountinfo is `id parent
 /// major:minor root mountpoint options [optional...] - type source super`.
-fn mount_of(version: Version, mountinfo: &str, controller: &str) -> Option<(String, PathBuf)> {
+fn mount_of(is_v2: bool, mountinfo: &str, controller: &str) -> Option<(String, PathBuf)> {
     mountinfo.lines().find_map(|line| {
         let (front, back) = line.split_once(" - ")?;
         let mut back = back.split(' ');
         let kind = back.next()?;
         let options = back.nth(1).unwrap_or_default();
-        let fits = match version {
-            Version::V2 => kind == "cgroup2",
-            Version::V1 => kind == "cgroup" && options.split(',').any(|name| name == controller),
-        };
+        let has_it = options.split(',').any(|name| name == controller);
+        let fits = if is_v2 { kind == "cgroup2" } else { kind == "cgroup" && has_it };
         let mut front = front.split(' ').skip(3);
         let (root, mount) = (front.next()?, front.next()?);
         fits.then(|| (unescape(root), PathBuf::from(unescape(mount))))
@@ -158,7 +140,7 @@ mod tests {
     #[test]
     fn blanks_in_mount_points_are_unescaped() {
         let line = "30 23 0:26 / /odd\\040place rw - cgroup2 cgroup2 rw\n";
-        let (_, mount) = mount_of(Version::V2, line, "memory").unwrap();
+        let (_, mount) = mount_of(true, line, "memory").unwrap();
         assert_eq!(mount, PathBuf::from("/odd place"));
     }
 

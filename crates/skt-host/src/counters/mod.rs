@@ -24,16 +24,13 @@ use topology::{Cpu, NumaNode};
 /// The state that a machine reports at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counters {
-    /// The processor and its instructions.
     pub processor: Processor,
-    /// All CPUs that are online.
     pub cpus: Vec<Cpu>,
     /// The speed of each CPU relative to the fastest, in the order of `cpus`: below 1 where the
     /// processor has cores of several kinds.
     pub speeds: Vec<f64>,
     /// The nodes of the memory; one on a machine that reports none.
     pub nodes: Vec<NumaNode>,
-    /// The clocks and who sets them.
     pub frequencies: Frequencies,
     /// The tightest limit of processor time of the control groups, if any has one.
     pub quota: Option<Quota>,
@@ -98,7 +95,6 @@ fn huge_pages(root: &Root) -> Option<String> {
 pub struct Root(PathBuf);
 
 impl Root {
-    /// The machine of this process.
     pub fn this_machine() -> Self {
         Self::at(Path::new("/"))
     }
@@ -151,7 +147,6 @@ impl Root {
 
 /// Parses `0-3,8,10-11`; `None` for anything else, and for numbers beyond any machine.
 pub(crate) fn parse_cpu_list(text: &str) -> Option<Vec<usize>> {
-    /// More CPUs than any kernel knows.
     const MOST: usize = 1 << 20;
     let mut ids = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Root;
-use super::cgroup::{Group, Version, groups};
+use super::cgroup::{Group, groups};
 
 /// Counts of ended processes, since the machine or the control group was started. `None` where the
 /// kernel does not count.
@@ -21,12 +21,15 @@ impl OomKills {
         let machine = root.text("proc/vmstat").and_then(|text| count(&text));
         let of_group = |group: Group| {
             let kills = count(&group.text(["memory.oom_control", "memory.events"])?)?;
-            Some((group.version, kills))
+            Some((group.is_v2, kills))
         };
         // Of version 1 a group's count leaves out the groups below, of version 2 it has theirs.
-        let join = |[v1, v2]: [Option<u64>; 2], (version, kills): (Version, u64)| match version {
-            Version::V1 => [Some(v1.unwrap_or(0).saturating_add(kills)), v2],
-            Version::V2 => [v1, v2.max(Some(kills))],
+        let join = |[v1, v2]: [Option<u64>; 2], (is_v2, kills): (bool, u64)| {
+            if is_v2 {
+                [v1, v2.max(Some(kills))]
+            } else {
+                [Some(v1.unwrap_or(0).saturating_add(kills)), v2]
+            }
         };
         let counts = groups(root, "memory").into_iter().filter_map(of_group);
         let counts = counts.fold([None, None], join).into_iter().flatten();

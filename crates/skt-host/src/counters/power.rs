@@ -109,7 +109,6 @@ fn rapl(root: &Root) -> Vec<(String, Channel)> {
     zones.filter_map(channel).collect()
 }
 
-/// What is counted by a file.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Quantity {
     /// Energy since some moment.
@@ -131,12 +130,9 @@ impl Quantity {
     }
 }
 
-/// A file with one number.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Channel {
-    /// The file, relative to the root.
     pub file: String,
-    /// What it counts.
     pub quantity: Quantity,
     /// Joules or watts of one unit of the file.
     pub unit: f64,
@@ -165,7 +161,6 @@ pub struct CounterReading {
     pub freshness: Option<String>,
 }
 
-/// What there is on a node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub enum Found {
     /// Neither counters nor sensors that are known here, or none that answers.
@@ -173,7 +168,6 @@ pub enum Found {
     Nothing,
     /// Counters that this user may not read.
     Forbidden(EnergySource),
-    /// Counters that answer.
     Readable(EnergySource),
 }
 

@@ -18,22 +18,18 @@ pub struct Frequencies {
 /// The clocks of a CPU, in kHz.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuClock {
-    /// The kernel's number of the CPU.
     pub cpu: usize,
-    /// The governor, which chooses the clock.
     pub governor: String,
     /// The driver; those of `SELF_GOVERNED` leave the choice to the processor.
     pub driver: String,
     /// The energy preference that the processor is set to, if it has the choice.
     pub preference: Option<String>,
-    /// The lowest clock of the hardware.
     pub least_khz: u64,
     /// The highest clock that the driver can set: the highest of the hardware, or of the list from
     /// which the driver chooses, which leaves the boost to the processor (acpi-cpufreq).
     pub most_khz: u64,
     /// The highest clock that the settings allow.
     pub allowed_khz: u64,
-    /// The nominal clock.
     pub base_khz: Option<u64>,
 }
 
@@ -128,7 +124,6 @@ fn celsius(root: &Root, path: &str) -> Option<f64> {
     PLAUSIBLE.contains(&value).then_some(value)
 }
 
-/// Errors since the machine was started.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryErrors {
     /// Memory controllers with errors, by their names: corrected and uncorrected ones.
@@ -139,7 +134,6 @@ pub struct MemoryErrors {
     pub machine_checks: Option<u64>,
 }
 
-/// Reads the counts.
 pub fn memory_errors(root: &Root) -> MemoryErrors {
     const FOLDER: &str = "sys/devices/system/edac/mc";
     let controller = |name: String| {

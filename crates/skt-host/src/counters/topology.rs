@@ -14,11 +14,9 @@ const NODES: &str = "sys/devices/system/node";
 /// A logical CPU and the physical core it belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpu {
-    /// The kernel's number of the CPU.
     pub id: usize,
     /// The lowest CPU number of the same physical core.
     pub core: usize,
-    /// The socket of the CPU.
     pub package: usize,
 }
 
@@ -72,7 +70,6 @@ pub fn speeds(root: &Root, ids: &[usize]) -> Vec<f64> {
 /// A node of the memory, with the CPUs that are next to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumaNode {
-    /// The kernel's number of the node.
     pub id: usize,
     /// The CPUs next to it; none if it is memory alone.
     pub cpus: Vec<usize>,

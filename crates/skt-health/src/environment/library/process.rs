@@ -16,7 +16,6 @@ use super::{Products, remembered};
 /// How long the process of a trial may take to end, after which it is killed.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The first step of a trial.
 pub(super) const STARTS: &str = "it starts";
 
 /// The process of a trial. Once the library has passed, it stays until it is dropped, and measures
@@ -60,7 +59,6 @@ impl TrialProcess {
         Ok(Self { wanted: wanted.to_owned(), child, requests, answers, passed: None })
     }
 
-    /// Asks for the library's rate.
     pub(super) fn ask_for_rate(&mut self) -> io::Result<()> {
         self.requests.as_mut().ok_or(ErrorKind::BrokenPipe)?.write_all(b"\n")
     }
@@ -70,7 +68,7 @@ impl TrialProcess {
     pub(super) fn answer(&mut self, patience: Duration, during: &str) -> Result<Line, String> {
         let Self { child, answers, wanted, .. } = self;
         let mut printed = Vec::new();
-        let _wait = Announced::begin_polled(format!("the trial of the BLAS {wanted}"));
+        let _wait = Announced::begin_with(format!("the trial of the BLAS {wanted}"), None, false);
         let has_answered = || {
             waits::print_due();
             // What it printed before it ended is read after that.
@@ -116,7 +114,6 @@ impl Drop for TrialProcess {
     }
 }
 
-/// Appends what can be read now.
 fn read_available(from: &mut ChildStdout, to: &mut Vec<u8>) -> io::Result<()> {
     match from.read_to_end(to) {
         Err(why) if why.kind() == ErrorKind::WouldBlock => Ok(()),

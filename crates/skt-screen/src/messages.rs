@@ -8,13 +8,14 @@ use super::probe::LinkRate;
 use super::results::{Events, NodeRates, Solve};
 use skt_comm::{Comm, CommError, Tag};
 
-const TAG_REPORT: Tag = 0x160;
-const TAG_INSTRUCTION: Tag = 0x161;
+/// Of a [`NodeReport`] to rank 0.
+pub(crate) const TAG_REPORT: Tag = 0x160;
+/// Of an [`Instruction`] of rank 0.
+pub(crate) const TAG_INSTRUCTION: Tag = 0x161;
 /// The longest message in bytes: a longer one is none of ours.
 const MAX_BYTES: u64 = 1 << 24;
 const POLL_PAUSE: Duration = Duration::from_millis(2);
 
-/// News of a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum NodeReport {
     Ready(NodeRates),
@@ -27,7 +28,6 @@ pub(crate) enum NodeReport {
 /// What the first node of a team reports of a stage; nothing if it took no part.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Joined {
-    /// The link of a pair.
     pub link: Option<LinkRate>,
     pub solve: Option<Solve>,
     /// Why no system was solved; from any node of the team.
@@ -55,20 +55,31 @@ pub(crate) enum Work {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Instruction {
     /// Do this work within these seconds.
-    Do { work: Work, lost: Vec<usize>, seconds: f64 },
-    /// End, with this exit code.
+    Do {
+        work: Work,
+        lost: Vec<usize>,
+        seconds: f64,
+    },
     End(u8),
 }
 
 /// Sends a message as JSON: plain data.
-fn send<T: Serialize>(world: &Comm, message: &T, to: usize, tag: Tag) -> Result<(), CommError> {
+pub(crate) fn send<T: Serialize>(
+    world: &Comm,
+    message: &T,
+    to: usize,
+    tag: Tag,
+) -> Result<(), CommError> {
     let bytes = serde_json::to_vec(message).expect("plain data");
     world.send(&[bytes.len() as u64], to, tag)?;
     world.send(&bytes, to, tag)
 }
 
-/// Receives a message.
-fn receive<T: DeserializeOwned>(world: &Comm, from: usize, tag: Tag) -> Result<T, CommError> {
+pub(crate) fn receive<T: DeserializeOwned>(
+    world: &Comm,
+    from: usize,
+    tag: Tag,
+) -> Result<T, CommError> {
     let mut len = [0u64];
     world.recv(&mut len, from, tag)?;
     let wrong = |what: String| CommError::Transport { call: "screen", what };
@@ -78,25 +89,6 @@ fn receive<T: DeserializeOwned>(world: &Comm, from: usize, tag: Tag) -> Result<T
     let mut bytes = vec![0u8; len[0] as usize];
     world.recv(&mut bytes, from, tag)?;
     serde_json::from_slice(&bytes).map_err(|why| wrong(format!("rank {from} sends {why}")))
-}
-
-/// Sends a report to rank 0.
-pub(crate) fn send_report(world: &Comm, report: &NodeReport) -> Result<(), CommError> {
-    send(world, report, 0, TAG_REPORT)
-}
-
-/// Sends an instruction to a rank.
-pub(crate) fn instruct(
-    world: &Comm,
-    instruction: &Instruction,
-    to: usize,
-) -> Result<(), CommError> {
-    send(world, instruction, to, TAG_INSTRUCTION)
-}
-
-/// Waits for the next instruction of rank 0.
-pub(crate) fn await_instruction(world: &Comm) -> Result<Instruction, CommError> {
-    receive(world, 0, TAG_INSTRUCTION)
 }
 
 /// Waits for news of the ranks `awaited`, until none is left or time `is_over`, and returns those
@@ -141,11 +133,17 @@ mod tests {
         let silent = run_ranks(4, |world| {
             if world.rank() > 0 {
                 if world.rank() < 3 {
-                    send_report(&world, &NodeReport::Failed(format!("of {}", world.rank())))
-                        .unwrap();
+                    send(
+                        &world,
+                        &NodeReport::Failed(format!("of {}", world.rank())),
+                        0,
+                        TAG_REPORT,
+                    )
+                    .unwrap();
                 }
                 world.barrier().unwrap();
-                assert_eq!(await_instruction(&world).unwrap(), Instruction::End(1));
+                let got: Instruction = receive(&world, 0, TAG_INSTRUCTION).unwrap();
+                assert_eq!(got, Instruction::End(1));
                 return Ok::<_, CommError>(Vec::new());
             }
             // All others have sent their reports: the time is for the silent one alone.
@@ -161,7 +159,7 @@ mod tests {
             received.sort_by_key(|(rank, _)| *rank);
             let words = |rank| (rank, NodeReport::Failed(format!("of {rank}")));
             assert_eq!(received, [words(1), words(2)]);
-            (1..4).for_each(|rank| instruct(&world, &Instruction::End(1), rank).unwrap());
+            (1..4).for_each(|to| send(&world, &Instruction::End(1), to, TAG_INSTRUCTION).unwrap());
             Ok(silent)
         });
         assert_eq!(silent[0], Ok(vec![3]));

@@ -9,7 +9,6 @@ pub struct Results {
     pub n: usize,
     /// The nodes, by the first of their ranks.
     pub nodes: Vec<ScreenedNode>,
-    /// Systems that several nodes solved together.
     pub joints: Vec<Joint>,
     pub links: Vec<Link>,
     /// Why nothing was screened: the user's N does not fit.

@@ -18,7 +18,7 @@ use skt_terms::units;
 
 use super::Failed;
 use super::limit::Limit;
-use super::messages::{self, Instruction, Joined, NodeReport, Work};
+use super::messages::{self, Instruction, Joined, NodeReport, TAG_INSTRUCTION, TAG_REPORT, Work};
 use super::node::{Crew, bytes_a_rank, is_too_slow};
 use super::results::{Link, Results, ScreenedNode, sound_rate};
 use skt_comm::Comm;
@@ -33,7 +33,6 @@ const START_SECONDS: f64 = 120.0;
 /// A part that should take T by what was measured is given this many times T, plus
 /// [`FLOOR_SECONDS`].
 const PATIENCE: f64 = 4.0;
-/// The least limit of a part.
 const FLOOR_SECONDS: f64 = 30.0;
 /// How much longer rank 0 waits than a node may take, and how much longer a node waits than rank 0.
 const GRACE_SECONDS: f64 = 10.0;
@@ -104,7 +103,7 @@ pub fn run(
 pub fn dismiss(world: &Comm, limit: &Limit, code: u8) -> Result<(), Failed> {
     limit.set(GRACE_SECONDS);
     for rank in 1..world.size() {
-        messages::instruct(world, &Instruction::End(code), rank)?;
+        messages::send(world, &Instruction::End(code), rank, TAG_INSTRUCTION)?;
     }
     Ok(())
 }
@@ -114,13 +113,13 @@ fn follow(world: &Comm, crew: &Crew, limit: &Limit, start_seconds: f64) -> Resul
     let send = |report: NodeReport| {
         // The limit of the part may have passed.
         limit.set(GRACE_SECONDS);
-        if crew.is_first { messages::send_report(world, &report) } else { Ok(()) }
+        if crew.is_first { messages::send(world, &report, 0, TAG_REPORT) } else { Ok(()) }
     };
     let (mut work, mut lost, mut seconds) = (Work::Ready, Vec::new(), start_seconds);
     loop {
         crew.perform(&work, &lost, seconds, limit, send)?;
         limit.set(seconds + 3.0 * GRACE_SECONDS);
-        let instruction = messages::await_instruction(world).map_err(|why| {
+        let instruction = messages::receive(world, 0, TAG_INSTRUCTION).map_err(|why| {
             Failed::new(format!("the host {} does not answer: {why}", crew.nodes[0].0))
         })?;
         (work, lost, seconds) = match instruction {
@@ -210,7 +209,6 @@ impl<'a> Lead<'a> {
         self.part(Work::Count, "counting", FLOOR_SECONDS, Vec::new())
     }
 
-    /// The free memory of the nodes.
     fn shares(&self) -> Vec<HostShare> {
         let ranks = self.crew.ranks[0].len();
         let share = |node: &ScreenedNode| HostShare {
@@ -265,7 +263,7 @@ impl<'a> Lead<'a> {
         let instruction = Instruction::Do { work: work.clone(), lost: lost.clone(), seconds };
         // The first part needs none. A rank out of reach is found when it does not answer.
         for rank in if work == Work::Ready { 1..1 } else { 1..world.size() } {
-            let _ = messages::instruct(world, &instruction, rank);
+            let _ = messages::send(world, &instruction, rank, TAG_INSTRUCTION);
         }
         let mut own = Vec::new();
         self.crew.perform(&work, &lost, seconds, limit, |report| {

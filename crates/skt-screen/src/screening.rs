@@ -23,7 +23,6 @@ use skt_launch::process;
 pub const END_PATIENCE: Duration = Duration::from_secs(20);
 /// Lines of the launcher that are kept to find the host that died.
 const MAX_LINES: usize = 400;
-/// The longest result: some thousand nodes.
 const MAX_BYTES: u64 = 1 << 28;
 
 pub struct Screening<'a> {

@@ -48,7 +48,6 @@ named!(HostState {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostVerdict {
-    /// The worst of what was found.
     pub state: HostState,
     /// What was found, the worst first; empty if nothing was.
     pub reasons: Vec<String>,
@@ -184,7 +183,6 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Compares a rate in each kind.
     fn by_rate(&mut self, Measure { what, unit, rate, .. }: &Measure, tolerance: f64) {
         for of_kind in self.by_kind(rate) {
             let rates: Vec<f64> = of_kind.iter().map(|(_, rate)| *rate).collect();
@@ -320,7 +318,6 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Why a system has no result.
 pub(crate) fn why_missing(joint: &Joint) -> &str {
     joint.lost.as_deref().unwrap_or("its first node reported none")
 }
@@ -409,7 +406,6 @@ fn wrong_by_itself(node: &ScreenedNode) -> Vec<String> {
     reasons
 }
 
-/// The x that all rounds have.
 fn x_of(solves: &[Solve]) -> Option<&str> {
     let first = solves.first()?.x.as_deref()?;
     solves.iter().all(|solve| solve.x.as_deref() == Some(first)).then_some(first)

@@ -13,12 +13,10 @@ use skt_host::core_use::CoreUse;
 use skt_host::counters::Counters;
 use skt_host::counters::processor::Processor;
 
-/// A host, with its ranks.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostFacts {
     pub host: String,
     pub counters: Counters,
-    /// The BLAS of its first rank.
     pub blas: Option<CalledKernel>,
     /// The BLAS libraries that it has, as [`crate::environment::library`] tries them.
     pub libraries: Vec<RatedBlas>,
@@ -55,7 +53,6 @@ impl From<&BlasInfo> for CalledKernel {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RankFacts {
     pub rank: usize,
-    /// CPUs that it may use.
     pub mask: Vec<usize>,
     /// Nodes of which it may take memory; none if that is not known.
     pub allowed_nodes: Vec<usize>,

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a finding is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FindingKind {
@@ -47,7 +46,6 @@ impl FindingKind {
     }
 }
 
-/// What a remedy would bring.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
     /// The rate with the remedy, as a multiple of the present rate.
@@ -59,9 +57,7 @@ pub struct Gain {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     pub kind: FindingKind,
-    /// The hosts that have it.
     pub hosts: Vec<String>,
-    /// What is wrong.
     pub what: String,
     /// By how much, with where that comes from.
     pub measured: String,

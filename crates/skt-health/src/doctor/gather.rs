@@ -23,12 +23,10 @@ const MAX_NAMES: usize = 256;
 pub struct Place {
     pub host: String,
     pub process: u32,
-    /// The CPUs that it may use.
     pub mask: Vec<usize>,
 }
 
 impl Place {
-    /// Where this rank is.
     pub fn here(world: &Comm, counters: &Counters) -> Self {
         let (host, mask) = (world.host(), counters.allowed_cpus.clone());
         Self { host, process: std::process::id(), mask }
@@ -71,7 +69,6 @@ struct RankReport {
     /// The host with this rank; its first rank adds what is known of it.
     host: HostFacts,
     view: Option<View>,
-    /// Why the rank could not measure.
     failed: Option<String>,
 }
 

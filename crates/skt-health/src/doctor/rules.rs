@@ -79,15 +79,8 @@ const RULES: &[Rule] = &[
     Rule {
         kind: Kind::IdleCores,
         what: "no rank uses some of the cores",
-        remedy: "mpirun -np {0} (per host: --map-by ppr:{0}:node), or --threads {1} a rank with \
-                 --bind-to none",
-        test: |host| idle_cores(host).filter(|_| host.is_launched),
-    },
-    Rule {
-        kind: Kind::IdleCores,
-        what: "no rank uses some of the cores",
-        remedy: "mpirun -np {0}, or --threads {0} (as xhpl also OMP_NUM_THREADS={0})",
-        test: |host| idle_cores(host).filter(|_| !host.is_launched),
+        remedy: "{0}",
+        test: idle_cores,
     },
     Rule {
         kind: Kind::Governor,
@@ -116,14 +109,8 @@ const RULES: &[Rule] = &[
     Rule {
         kind: Kind::MemoryNode,
         what: "memory is on another NUMA node than the cores",
-        remedy: LOCAL,
-        test: barred_from_own_node,
-    },
-    Rule {
-        kind: Kind::MemoryNode,
-        what: "memory is on another NUMA node than the cores",
-        remedy: LOCAL,
-        test: away_from_own_node,
+        remedy: "numactl --localalloc, or no numactl at all; mpirun --map-by numa --bind-to core",
+        test: |host| barred_from_own_node(host).or_else(|| away_from_own_node(host)),
     },
     Rule {
         kind: Kind::SeveralNodes,
@@ -140,21 +127,7 @@ const RULES: &[Rule] = &[
             hit("/sys/kernel/mm/transparent_hugepage/enabled is never".to_owned(), None, [])
         },
     },
-    Rule {
-        kind: Kind::MemoryErrors,
-        what: "memory errors were corrected since the host was started: no harm, unless they \
-               continue",
-        remedy: "look again later: if the number grows, ras-mc-ctl --errors, or dmesg, names the \
-                 module: have it replaced",
-        test: |host| memory_errors(host, true),
-    },
-    Rule {
-        kind: Kind::MemoryErrors,
-        what: "the memory has had errors since the host was started: it may be slow or wrong",
-        remedy: "ras-mc-ctl --errors, or dmesg, names the module: have it replaced, leave the host \
-                 out until then",
-        test: |host| memory_errors(host, false),
-    },
+    Rule { kind: Kind::MemoryErrors, what: "{0}", remedy: "{1}", test: memory_errors },
     Rule {
         kind: Kind::PowerCounters,
         what: "runs report no energy: only root may read the counters",
@@ -208,18 +181,7 @@ const RULES: &[Rule] = &[
                  which limit binds)",
         test: falling_clock,
     },
-    Rule {
-        kind: Kind::OtherPrograms,
-        what: "the hypervisor gives the cores to other machines",
-        remedy: "a dedicated machine: dedicated or isolated cores of the cloud",
-        test: |host| other_users(host, true),
-    },
-    Rule {
-        kind: Kind::OtherPrograms,
-        what: "other programs use the cores",
-        remedy: "end them (top -H lists more), or ask for the whole host (sbatch --exclusive)",
-        test: |host| other_users(host, false),
-    },
+    Rule { kind: Kind::OtherPrograms, what: "{0}", remedy: "{1}", test: other_users },
     Rule {
         kind: Kind::BelowPeak,
         what: "DGEMM is far below what the vector units do",
@@ -254,9 +216,6 @@ const RULES: &[Rule] = &[
 
 const ONE_A_CORE: &str = "{0} rank(s) on this host, each on its own cores: mpirun --map-by core \
                           --bind-to core -np {0}; srun --cpu-bind=cores --ntasks-per-node={0}";
-const LOCAL: &str =
-    "numactl --localalloc, or no numactl at all; mpirun --map-by numa --bind-to core";
-
 /// The kinds that explain one of this kind, which is then not reported.
 fn causes(kind: Kind) -> &'static [Kind] {
     const ALL: &[Kind] = &[
@@ -268,7 +227,6 @@ fn causes(kind: Kind) -> &'static [Kind] {
         Kind::BlasKernel,
     ];
     match kind {
-        Kind::MemoryNode => &[Kind::MemoryNode],
         Kind::OtherPrograms => &ALL[..4],
         Kind::SlowSgemm => &ALL[..5],
         // The best call of a crowded core is no measure of the BLAS.
@@ -313,7 +271,6 @@ fn list(numbers: impl IntoIterator<Item = usize>) -> String {
     ranges.iter().map(word).collect::<Vec<_>>().join(",")
 }
 
-/// Ranks whose cores overlap.
 #[derive(Default)]
 struct CoreGroup {
     ranks: usize,
@@ -423,11 +380,18 @@ fn idle_cores(host: &HostFacts) -> Option<Hit> {
     let is_busy = !host.is_launched || threads as f64 >= USED_SHARE * usable as f64;
     let cores = host.idle_cores.map_or(if is_busy { 0 } else { usable }, |idle| threads + idle);
     let measured = format!("{threads} thread(s) of {ranks} rank(s), {cores} cores");
-    let words = [cores, (cores / ranks.max(1)).max(1)].map(|count| count.to_string());
-    hit(measured, cores as f64 / threads as f64, words).filter(|_| cores > threads)
+    let each = (cores / ranks.max(1)).max(1);
+    let remedy = if host.is_launched {
+        format!(
+            "mpirun -np {cores} (per host: --map-by ppr:{cores}:node), or --threads {each} a rank \
+             with --bind-to none"
+        )
+    } else {
+        format!("mpirun -np {cores}, or --threads {cores} (as xhpl also OMP_NUM_THREADS={cores})")
+    };
+    hit(measured, cores as f64 / threads as f64, [remedy]).filter(|_| cores > threads)
 }
 
-/// Clocks within this share are equal.
 const EQUAL: f64 = 0.95;
 
 fn gigahertz(khz: u64) -> String {
@@ -549,7 +513,7 @@ fn on_several_nodes(host: &HostFacts) -> Option<Hit> {
         .filter(|_| host.is_launched && nodes > 1 && threads > a_node)
 }
 
-fn memory_errors(host: &HostFacts, are_corrected: bool) -> Option<Hit> {
+fn memory_errors(host: &HostFacts) -> Option<Hit> {
     let errors = &host.counters.memory_errors;
     let of_controller = |(name, corrected, uncorrected): &(String, u64, u64)| {
         format!("{name}: {corrected} corrected and {uncorrected} uncorrected")
@@ -559,7 +523,19 @@ fn memory_errors(host: &HostFacts, are_corrected: bool) -> Option<Hit> {
     words.extend(checks.map(|count| format!("{count} machine check exception(s)")));
     let all_corrected =
         checks.is_none() && errors.controllers.iter().all(|(_, _, uncorrected)| *uncorrected == 0);
-    hit(words.join(", "), None, []).filter(|_| !words.is_empty() && all_corrected == are_corrected)
+    let [what, remedy] = if all_corrected {
+        [
+            "memory errors were corrected since the host was started: no harm, unless they continue",
+            "look again later: if the number grows, have the module replaced that ras-mc-ctl \
+             --errors, or dmesg, names",
+        ]
+    } else {
+        [
+            "the memory has had errors since the host was started: it may be slow or wrong",
+            "have the module replaced that ras-mc-ctl --errors, or dmesg, names",
+        ]
+    };
+    hit(words.join(", "), None, [what, remedy].map(str::to_owned)).filter(|_| !words.is_empty())
 }
 
 /// A kernel of the BLAS for narrower vectors than the processor has, with which DGEMM is slow: some
@@ -607,7 +583,7 @@ fn faster_blas(host: &HostFacts) -> Option<Hit> {
 const MIN_SHARE: f64 = 0.9;
 
 /// Others that use the cores: machines of the hypervisor, or programs.
-fn other_users(host: &HostFacts, are_machines: bool) -> Option<Hit> {
+fn other_users(host: &HostFacts) -> Option<Hit> {
     /// The largest share of the time that a hypervisor may take.
     const MAX_STOLEN: f64 = 0.05;
     let share = host.mean(|it| Some(it.cpu_share))?;
@@ -627,8 +603,19 @@ fn other_users(host: &HostFacts, are_machines: bool) -> Option<Hit> {
     let had = 100.0 * (1.0 - local);
     let left = ((1.0 - local) * (1.0 - stolen)).max(1e-3);
     let is_found = share < MIN_SHARE || stolen > MAX_STOLEN;
-    hit(format!("the threads had a core for {had:.0} % of the time{users}"), 1.0 / left, [])
-        .filter(|_| is_found && are_machines == (stolen > MAX_STOLEN.max(local)))
+    let measured = format!("the threads had a core for {had:.0} % of the time{users}");
+    let [what, remedy] = if stolen > MAX_STOLEN.max(local) {
+        [
+            "the hypervisor gives the cores to other machines",
+            "a dedicated machine: dedicated or isolated cores of the cloud",
+        ]
+    } else {
+        [
+            "other programs use the cores",
+            "end them (top -H lists more), or ask for the whole host (sbatch --exclusive)",
+        ]
+    };
+    hit(measured, 1.0 / left, [what, remedy].map(str::to_owned)).filter(|_| is_found)
 }
 
 fn wrong_sgemm(host: &HostFacts) -> Option<Hit> {

@@ -54,7 +54,6 @@ fn clocks(tree: &Tree, cpus: usize, governor: &str, driver: &str, megahertz: [u3
     }
 }
 
-/// Ranks that may use these CPUs.
 fn with(tree: &Tree, masks: &[Vec<usize>], threads: usize) -> HostFacts {
     let counters = Counters::read(&tree.root());
     let allowed_nodes = &counters.allowed_nodes;
@@ -195,7 +194,6 @@ fn the_peak_is_printed_with_its_cores_and_clock() {
     );
 }
 
-/// The BLAS with this kernel.
 fn openblas(kernel: &str, named_by: Option<&str>) -> Option<CalledKernel> {
     let (library, kernel) = ("OpenBLAS".to_owned(), Some(kernel.to_owned()));
     let named_by = named_by.map(str::to_owned);

@@ -19,9 +19,7 @@ const MIN_TIMES: f64 = 1.1;
 /// The result of the self-test on the threads of a rank.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bf16SelfTest {
-    /// The library's function.
     pub function: String,
-    /// The file of the library.
     pub file: Option<String>,
     /// The rate of the fastest call on one core, as the mean over the threads, in Gflop/s.
     pub gflops_per_core: f64,
@@ -43,7 +41,6 @@ impl Bf16SelfTest {
         self.gflops_per_core >= MIN_TIMES * self.sgemm_gflops_per_core
     }
 
-    /// The function and its file.
     pub fn name(&self) -> String {
         let Self { function, file, .. } = self;
         file.as_ref().map_or(function.clone(), |file| format!("{function} of {file}"))

@@ -15,7 +15,6 @@ use skt_host::counters::processor::{self, Vectors};
 use skt_host::streams;
 use skt_solver::blas::library::{self, BlasInfo};
 
-/// The variable that names OpenBLAS's kernel.
 pub(super) const VARIABLE: &str = "OPENBLAS_CORETYPE";
 
 /// The variable with which a user names the kernel of this library, if it has one.

@@ -22,7 +22,6 @@ pub use skt_solver::blas::library::BlasInfo;
 /// A host of the job, with its ranks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HostRanks {
-    /// Host name.
     pub host: String,
     /// Ranks of the job on the host.
     pub ranks: usize,
@@ -42,7 +41,6 @@ pub struct Environment {
     pub blas_choice: Option<BlasChoice>,
     /// The MPI library's text about its version, if the job runs on MPI.
     pub mpi_library: Option<String>,
-    /// All hosts of the job.
     pub hosts: Vec<HostRanks>,
     /// The placement of the threads, in words.
     pub pinning: String,

@@ -5,7 +5,6 @@ use skt_terms::units::{self, counted};
 /// The ranks on one host, and the memory that they may use together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostShare {
-    /// Host name.
     pub host: String,
     /// Ranks of the job on this host.
     pub ranks: usize,
@@ -41,15 +40,10 @@ impl HostShare {
     advice(*largest_n)
 )]
 pub struct DoesNotFit {
-    /// The requested order.
     pub n: usize,
-    /// The host with the largest lack.
     pub host: String,
-    /// Ranks on that host.
     pub ranks: usize,
-    /// Bytes that these ranks need.
     pub need_bytes: u64,
-    /// Bytes that these ranks may use.
     pub usable_bytes: u64,
     /// Whether the control group's limit is the tighter bound.
     pub limited_by_cgroup: bool,

@@ -18,14 +18,11 @@ const READ_BYTES: f64 = 16.0 * 1048576.0;
 /// Columns of the matrix in that sample, as of a panel.
 const READ_COLS: usize = 256;
 
-/// The result of the self-test.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DgemmSelfTest {
-    /// The best rate on one core.
     pub gflops_per_core: f64,
     /// The peak rate of a core, where it is known ([`skt_solver::blas::peak`]).
     pub peak_gflops_per_core: Option<f64>,
-    /// What looks wrong on the machine.
     pub warnings: Vec<String>,
 }
 
@@ -36,7 +33,6 @@ const MIN_CALLS: usize = 3;
 /// Rates of GEMM in Gflop/s.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rates {
-    /// The rate of the fastest call.
     pub best: f64,
     /// The rate of all calls after the first one, which touches the memory.
     pub mean: f64,
@@ -70,7 +66,6 @@ pub(super) fn gemm_rates<T: Element>(
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Clock {
     Wall,
-    /// The processor time of this process.
     Processor,
 }
 

@@ -22,7 +22,6 @@ pub struct SgemmSelfTest {
 }
 
 impl SgemmSelfTest {
-    /// Whether rounding explains all errors.
     pub(crate) fn is_right(&self) -> bool {
         self.error.is_some_and(|error| error <= 1.0)
     }
@@ -81,7 +80,6 @@ impl Sample {
         Self { a: numbers(ROWS * DEPTH), b: numbers(DEPTH * COLS), c: numbers(ROWS * COLS) }
     }
 
-    /// The result of SGEMM.
     fn product(&self) -> Vec<f32> {
         let mut c = self.c.clone();
         let a = MatRef::col_major(&self.a, ROWS, DEPTH, ROWS);

@@ -9,7 +9,6 @@ pub struct NodeGroup<'a> {
     pub is_bad: bool,
 }
 
-/// What explains the bad groups.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Blame {
     /// Nodes that are at fault, each with its groups.
@@ -19,12 +18,9 @@ pub struct Blame {
     pub unexplained: Vec<usize>,
 }
 
-/// The groups of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Evidence {
-    /// The bad ones, as indices.
     pub bad: Vec<usize>,
-    /// How many there are.
     pub of: usize,
 }
 

@@ -33,7 +33,6 @@ pub const SAMPLES: usize = 5;
 /// The seconds for a message over a link, in each sample.
 pub type Times = [f64; SAMPLES];
 
-/// The links that are measured.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Links {
     pub hosts: Vec<String>,
@@ -45,7 +44,6 @@ pub struct Links {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SlowLink {
-    /// The host at one end.
     pub host: String,
     /// The host at the other end; `None`: all links of `host` are slow.
     pub other: Option<String>,
@@ -61,7 +59,6 @@ impl SlowLink {
         self.host == host || self.other.as_deref() == Some(host)
     }
 
-    /// The host or the two.
     fn ends(&self) -> String {
         match &self.other {
             Some(other) => format!("{} to {other}", self.host),

@@ -24,7 +24,6 @@ const MAX_KEPT: usize = 4096;
 /// The products of a rank, window by window.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RankRates {
-    /// The rank's number in the run.
     pub rank: usize,
     pub host: String,
     /// The kind of its processor: ranks of one kind are compared with each other.
@@ -40,7 +39,6 @@ pub struct RankRates {
 #[serde(default)]
 pub struct SlowRank {
     pub host: String,
-    /// The rank's number in the run.
     pub rank: usize,
     /// By how much its rate is below the median of the ranks with the same kind of processor, in
     /// per cent, from `since_column` on.
@@ -61,10 +59,8 @@ impl SlowRank {
     }
 }
 
-/// What is slow.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Named {
-    /// The slow ranks, the slowest first.
     pub ranks: Vec<SlowRank>,
     /// The slow links, the slowest first; `None` if links were not compared.
     pub links: Option<Vec<SlowLink>>,
@@ -93,7 +89,6 @@ impl Named {
 /// The rates of all ranks in a test, and what is slow.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SlowReport {
-    /// What is slow.
     pub named: Named,
     /// The first column of each window, and the order of the matrix after the last one.
     pub columns: Vec<usize>,

@@ -30,7 +30,6 @@ pub struct BlasChoice {
     /// The library, as `--blas` names it.
     pub library: String,
     pub why: String,
-    /// The libraries that were tried.
     pub tried: Vec<RatedBlas>,
 }
 
@@ -56,13 +55,11 @@ impl BlasChoice {
 /// What a process knows of the libraries.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct KnownBlas {
-    /// The libraries that it has tried.
     pub tried: Vec<TriedBlas>,
     /// The library that it calls already, and why.
     pub settled: Option<(LibraryId, BlasChoice)>,
 }
 
-/// The libraries of a process.
 #[derive(Debug)]
 pub struct AutoTrials(Mutex<State>);
 
@@ -72,7 +69,6 @@ struct State {
     /// The names by which the loader knows the libraries, and their processes, in the order of
     /// `known`; none for one that is refused.
     processes: Vec<Option<(String, TrialProcess)>>,
-    /// How long a measurement may take.
     patience: Duration,
 }
 
@@ -153,7 +149,6 @@ pub(crate) fn rated_here(products: &Products) -> Vec<RatedBlas> {
     rated(AutoTrials::begin(names, products))
 }
 
-/// The rates of two libraries.
 pub(super) fn rates_of(names: [&str; 2], products: &Products) -> [Option<f64>; 2] {
     let rated = rated(AutoTrials::begin(names.map(str::to_owned).into(), products));
     names.map(|name| rated.iter().find(|it| it.name == name)?.gflops_per_core)
@@ -178,13 +173,11 @@ fn rated(trials: AutoTrials) -> Vec<RatedBlas> {
 }
 
 impl State {
-    /// The index of a library.
     fn position(&self, library: &LibraryId) -> Result<usize, String> {
         let is_it = |tried: &TriedBlas| tried.id.is_same(library);
         self.known.tried.iter().position(is_it).ok_or_else(|| "it is not found here".to_owned())
     }
 
-    /// Tries one library after the other.
     fn try_all(&mut self, names: Vec<String>, products: &Products) {
         // The files that are tried already.
         let mut files: Vec<String> = Vec::new();

@@ -38,7 +38,6 @@ impl LibraryFiles {
         files.iter().map(|file| contents(file)).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -56,17 +55,14 @@ impl LibraryFiles {
     }
 }
 
-/// The BLAS that a process calls.
 #[derive(Debug, Clone, Default, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CalledBlas {
     /// The library with its version and kernel, in words.
     pub words: String,
-    /// The kernel that it has chosen.
     pub kernel: Option<String>,
     /// The files; none if it is the built-in one, or may not be called.
     pub files: LibraryFiles,
-    /// Whether it is the built-in one.
     pub is_built_in: bool,
 }
 

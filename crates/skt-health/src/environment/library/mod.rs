@@ -36,7 +36,6 @@ use trial::{Answer, Line};
 /// The variable that names a library as `--blas` does.
 pub const VARIABLE: &str = "SKT_HPL_BLAS";
 
-/// A library of a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LibraryId {
     /// The value of `--blas` that names it.
@@ -50,7 +49,6 @@ pub struct LibraryId {
 pub struct Products {
     /// Rows and columns of the products that are timed.
     pub order: usize,
-    /// The depths (NB).
     pub depths: Vec<usize>,
     /// Whether the rate is that of SGEMM, as in HPL-MxP, instead of DGEMM.
     pub is_single: bool,
@@ -240,7 +238,6 @@ fn load_after_trial(wanted: &str, products: &Products) -> Result<LibraryFiles, S
     Ok(answer.files)
 }
 
-/// Runs the trial of a library.
 fn try_in_child(wanted: &str, by_default: bool, products: &Products) -> Result<Answer, String> {
     let patience = patience(wanted, &products.depths);
     let process = TrialProcess::start(wanted, by_default, products, &[]);

@@ -17,7 +17,6 @@ use skt_host::process::user_id;
 use skt_host::{host, outfile, waits};
 use skt_store::codec::checksum;
 
-/// The longest file that is read.
 const MAX_BYTES: u64 = 1 << 16;
 /// Between two looks for what another process finds out.
 const PAUSE: Duration = Duration::from_millis(5);

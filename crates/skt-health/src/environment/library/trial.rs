@@ -21,15 +21,12 @@ use super::{BUILT_IN, Products, remembered};
 /// A library that has passed its trial.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Answer {
-    /// The name that the loader knows.
     pub name: String,
-    /// The file that has its DGEMM.
     pub path: Option<String>,
     /// The files; none if it is called by default or the built-in one.
     pub files: LibraryFiles,
     /// The check that it has passed ([`check_name`]); none if a file cannot be read.
     pub check: Option<String>,
-    /// The kernel in use.
     pub kernel: Option<String>,
     /// The kernel that OpenBLAS has to be given by its variable.
     pub kernel_variable: Option<String>,
@@ -45,7 +42,6 @@ impl Answer {
     }
 }
 
-/// Why a library is refused.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Refusal {
     pub why: String,
@@ -58,9 +54,7 @@ pub(super) struct Refusal {
 pub(super) enum Line {
     /// What is tried next: "the trial crashes while ...".
     Step(String),
-    /// Why the library is refused.
     Refused(Refusal),
-    /// The library has passed.
     Passed(Answer),
     /// The rate of the library in Gflop/s.
     Rate(f64),

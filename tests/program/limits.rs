@@ -75,16 +75,6 @@ fn lack_of_address_space_for_the_blas_is_reported() {
         while !is_enough(enough_kib).0 {
             enough_kib += 100_000;
         }
-        // Down to the border in few steps.
-        let mut less_kib = enough_kib - 20_000;
-        while is_enough(less_kib).0 {
-            (enough_kib, less_kib) = (less_kib, less_kib - 20_000);
-        }
-        while enough_kib - less_kib > step_kib {
-            let between_kib = less_kib.midpoint(enough_kib);
-            let border_kib = if is_enough(between_kib).0 { &mut enough_kib } else { &mut less_kib };
-            *border_kib = between_kib;
-        }
         let mut reported_kib = enough_kib;
         loop {
             reported_kib -= step_kib;

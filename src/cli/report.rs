@@ -9,7 +9,7 @@ use super::power::{METER, PowerLogArgs};
 use crate::report::html::{self, NamedRun};
 use crate::report::reader::{self, Test};
 use crate::report::top500::{self, Given};
-use crate::report::{hpl_text, output, power};
+use crate::report::{hpl_text, output, phases};
 use skt_host::messages;
 use skt_run::power::{LogFile, unix_seconds_of};
 use skt_run::record::energy::SECONDS_MIN;
@@ -118,7 +118,8 @@ fn add_power(runs: &mut [NamedRun], log: &LogFile) -> Result<(), Failed> {
             let reading = log.over(&name, end, seconds).map_err(usage)?;
             test.power.retain(|reading| !reading.is_of_meter());
             let reading = reading.rated(gflops, seconds);
-            messages::print(format_args!("power of {name}: {}", power::total(&reading)));
+            let words = phases::words(&serde_json::to_value(&reading).expect("plain data"));
+            messages::print(format_args!("power of {name}: {words}"));
             test.power.insert(0, reading);
         }
     }

@@ -17,9 +17,9 @@ use skt_run::events::ReportError;
 use skt_run::progress::{fraction, gflop_done};
 use skt_run::record::{Counts, Outcome, RunFacts, Sample, TestRecord};
 
-use super::reader::{FORMAT, Program, Progress, RunReport, Slow, SlowRankRates, Test};
-use super::text::variant_name;
-use super::{phases, process_columns};
+use super::reader::{
+    FORMAT, ProcessColumn, Program, Progress, RunReport, Slow, SlowRankRates, Test, variant_name,
+};
 
 /// The version of the format, raised when a field changes its meaning or is removed.
 pub(crate) const FORMAT_VERSION: u32 = 1;
@@ -151,8 +151,24 @@ fn document(spec: &RunSpec, facts: RunFacts) -> RunReport {
     }
 }
 
+/// The rate of the test relative to the DGEMM self-test on all of its cores: `gflops /
+/// (gflops_per_core * ranks * threads)`.
+pub(super) fn efficiency(record: &TestRecord, dgemm_gflops_per_core: f64) -> f64 {
+    let cores = record.spec.ranks() * record.spec.threads;
+    record.gflops / (dgemm_gflops_per_core * cores as f64)
+}
+
+/// The process columns of a test with unequal rates, in order.
+fn process_columns(TestRecord { spec, column_waits, .. }: &TestRecord) -> Vec<ProcessColumn> {
+    let (cols, mut blocks) = (spec.columns(), vec![0; spec.q]);
+    (0..spec.n.div_ceil(spec.nb)).for_each(|k| blocks[cols.block_owner(k)] += 1);
+    let columns = blocks.into_iter().zip(&spec.rates).zip(column_waits);
+    let part = |((blocks, &rate), &waited_seconds)| ProcessColumn { blocks, rate, waited_seconds };
+    columns.map(part).collect()
+}
+
 /// A record with values derived from it.
-fn test(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Test {
+pub(super) fn test(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Test {
     let ran = !matches!(record.outcome, Outcome::Skipped { .. });
     let solved = record.outcome.ran_to_end();
     let mut rest = match value(&record.outcome) {
@@ -173,7 +189,7 @@ fn test(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Test {
         ]
         .map(|(name, part)| (name.to_owned(), part)),
     );
-    let columns = process_columns::parts(record);
+    let columns = process_columns(record);
     if !columns.is_empty() {
         rest.insert("process_columns".to_owned(), value(columns));
     }
@@ -187,7 +203,7 @@ fn test(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Test {
         efficiency: dgemm_gflops_per_core
             // The self-test is in double precision.
             .filter(|_| solved && record.spec.mxp.is_none())
-            .map(|per_core| phases::efficiency(record, per_core)),
+            .map(|per_core| efficiency(record, per_core)),
         start: ran.then(|| clock::rfc3339(record.start_unix_seconds)),
         end: ran.then(|| clock::rfc3339(record.end_unix_seconds)),
         end_unix_seconds: record.end_unix.filter(|_| ran),

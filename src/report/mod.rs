@@ -6,16 +6,12 @@ mod detailed;
 pub(crate) mod hpl_text;
 pub mod html;
 mod json;
-mod levels;
 mod mxp;
 pub(crate) mod output;
 pub mod phases;
-pub(crate) mod power;
-mod process_columns;
 #[allow(missing_docs)] // docs/report.md describes the fields
 pub mod reader;
 mod run_output;
-mod slow;
 pub mod text;
 pub mod top500;
 

@@ -1,9 +1,8 @@
 //! What the text report of HPL-MxP has in place of, or in addition to, that of HPL.
 
 use super::cformat::c_exp;
-use skt_config::{GemmPrecision, MxpMatrix, Refinement, RunSpec, TestSpec};
-use skt_run::record::{MxpRecord, Outcome, RefinementStep, TestRecord};
-use skt_terms::units::{self, counted};
+use skt_config::{GemmPrecision, MxpMatrix, RunSpec, TestSpec};
+use skt_run::record::{Outcome, TestRecord};
 
 /// Parameters of HPL that have no meaning without pivoting.
 pub(super) const UNUSED: [&str; 8] =
@@ -51,77 +50,6 @@ fn sums(gemm: GemmPrecision) -> Option<&'static str> {
         GemmPrecision::Bf16 => Some(""),
         GemmPrecision::EmulatedBf16 => Some(" by SGEMM: its rate is that of single precision"),
     }
-}
-
-/// How a matrix was factored, after `factored` or a rate.
-pub(super) fn precision(gemm: GemmPrecision) -> &'static str {
-    match gemm {
-        GemmPrecision::Fp32 => "in single precision",
-        GemmPrecision::Bf16 => "with products of bf16 operands",
-        GemmPrecision::EmulatedBf16 => "with emulated products of bf16 operands",
-    }
-}
-
-/// The lines on factorization and refinement; none if the test has no solution.
-pub(super) fn lines(record: &TestRecord) -> Vec<String> {
-    let Some(mxp) = record.mxp.as_ref().filter(|_| record.outcome.ran_to_end()) else {
-        return Vec::new();
-    };
-    let MxpRecord { factor_seconds, refine_seconds, steps, has_converged, .. } = mxp;
-    let time = record.time_seconds;
-    let mut lines = vec![
-        format!(
-            "# factorization: {factor_seconds:.4} s{}, {} {}",
-            share(*factor_seconds, time),
-            units::rate(factor_gflops(record.spec.n, *factor_seconds)),
-            precision(record.spec.gemm)
-        ),
-        format!(
-            "# refinement: {}, {refine_seconds:.4} s{}, {}",
-            steps_in_words(mxp),
-            share(*refine_seconds, time),
-            if *has_converged { "converged" } else { "did not converge" }
-        ),
-    ];
-    if !steps.is_empty() {
-        lines.push("#   step     by       corrections     at s   scaled residual".to_owned());
-    }
-    lines.extend((1..).zip(steps).map(|(number, step): (usize, _)| {
-        let RefinementStep { refinement, corrections, end_seconds, scaled_residual } = step;
-        let (residual, refinement) = (c_exp(*scaled_residual, 18, 4), refinement.name());
-        format!("#   {number:>4}     {refinement:<8}{corrections:>12}{end_seconds:>9.4}{residual}")
-    }));
-    lines
-}
-
-/// The rate of the factorization alone, from its `2/3 N^3` operations.
-fn factor_gflops(n: usize, seconds: f64) -> f64 {
-    let gflop = 2.0 / 3.0 * (n as f64).powi(3) / 1e9;
-    if seconds > 0.0 { gflop / seconds } else { 0.0 }
-}
-
-fn share(part: f64, whole: f64) -> String {
-    if whole > 0.0 { format!(" ({:.1} %)", 100.0 * part / whole) } else { String::new() }
-}
-
-/// The steps of each method, in order: `classic (3 steps), gmres (1 step)`.
-fn steps_in_words(mxp: &MxpRecord) -> String {
-    let count = |how: Refinement| mxp.steps.iter().filter(|step| step.refinement == how).count();
-    let counts = Refinement::ALL.map(|how| (how, count(how)));
-    let taken = counts.into_iter().filter(|(how, count)| *count > 0 || *how == mxp.refinement);
-    let words: Vec<String> =
-        taken.map(|(how, count)| format!("{how} ({})", counted(count, "step"))).collect();
-    words.join(", ")
-}
-
-/// The rate relative to the self-test, which is in double precision.
-pub(super) fn speed_line(record: &TestRecord, times: f64, dgemm_gflops_per_core: f64) -> String {
-    let cores = record.spec.ranks() * record.spec.threads;
-    format!(
-        "# speed: {times:.2} times the DGEMM self-test, which is in double precision ({} a core on {})",
-        units::rate(dgemm_gflops_per_core),
-        counted(cores, "core")
-    )
 }
 
 /// Why a factorization without pivoting stopped, and what to try.
@@ -189,20 +117,4 @@ fn others(matrix: MxpMatrix, gemm: GemmPrecision) -> String {
         MxpMatrix::Scaled | MxpMatrix::Dominant => "--matrix fasi-higham",
     };
     format!("{}{other}", if gemm.is_rounded() { "--gemm fp32, " } else { "" })
-}
-
-#[cfg(test)]
-mod tests {
-    /// Each line that begins with a word of ours is explained on the page of the report.
-    #[test]
-    fn the_page_of_the_report_has_each_line() {
-        let (code, _) = include_str!("mxp.rs").split_once("#[cfg(test)]").expect("tests");
-        let page = include_str!("../../docs/report.md");
-        let words = code.split("\"# ").skip(1).filter_map(|text| Some(text.split_once(':')?.0));
-        let lines: Vec<&str> = words.filter(|word| !word.contains(['"', '{'])).collect();
-        assert!(lines.len() > 3, "{lines:?}");
-        for word in lines {
-            assert!(page.contains(&format!("# {word}:")), "docs/report.md lacks `# {word}:`");
-        }
-    }
 }

@@ -8,10 +8,11 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use skt_terms::norms::any_number;
 use skt_terms::phases::PhaseTable;
 use skt_terms::shown::{shown, shown_message};
 
-use skt_config::{ConfigText, TestSpec};
+use skt_config::{ConfigText, Fact, Pmap, TestSpec};
 use skt_health::slow::SlowRank;
 use skt_health::slow::links::SlowLink;
 use skt_host::infile;
@@ -148,13 +149,41 @@ impl Test {
     }
 
     pub(crate) fn scaled_residual(&self) -> Option<f64> {
-        self.rest.get("scaled_residual")?.as_f64()
+        any_number::deserialize(self.rest.get("scaled_residual")?).ok()
     }
 
     /// Number of cores that compute: ranks, with those of checksum columns, times threads.
     pub(crate) fn cores(&self) -> usize {
         let TestSpec { p, q, checksums, threads, .. } = self.parameters;
         p.saturating_mul(q.saturating_add(checksums)).saturating_mul(threads.max(1))
+    }
+}
+
+/// The name of a variant, e.g. `WR11C2R4`: mapping, DEPTH, BCAST, RFACT, NDIV, PFACT, NBMIN.
+/// HPL-MxP has none of the last four: `WR11MXP`.
+pub fn variant_name(spec: &TestSpec) -> String {
+    let pmap = match spec.pmap {
+        Pmap::RowMajor => 'R',
+        Pmap::ColumnMajor => 'C',
+    };
+    let begin = format!("W{pmap}{}{}", spec.depth, spec.bcast.code());
+    if spec.mxp.is_some() {
+        return format!("{begin}MXP");
+    }
+    format!(
+        "{begin}{}{}{}{}",
+        fact_letter(spec.rfact),
+        spec.ndiv,
+        fact_letter(spec.pfact),
+        spec.nbmin
+    )
+}
+
+fn fact_letter(fact: Fact) -> char {
+    match fact {
+        Fact::Left => 'L',
+        Fact::Crout => 'C',
+        Fact::Right => 'R',
     }
 }
 

@@ -16,6 +16,7 @@ use skt_run::record::{Counts, Norms, Outcome, TestRecord};
 
 use super::cformat::{c_exp, c_fixed};
 use super::output::SafeText;
+use super::reader::variant_name;
 use super::{detailed, mxp, phases};
 use skt_host::clock::ctime;
 
@@ -232,26 +233,6 @@ impl<'a, W: Write> TextReport<'a, W> {
     }
 }
 
-/// The name of a variant, e.g. `WR11C2R4`: mapping, DEPTH, BCAST, RFACT, NDIV, PFACT, NBMIN.
-/// HPL-MxP has none of the last four: `WR11MXP`.
-pub fn variant_name(spec: &TestSpec) -> String {
-    let pmap = match spec.pmap {
-        Pmap::RowMajor => 'R',
-        Pmap::ColumnMajor => 'C',
-    };
-    let begin = format!("W{pmap}{}{}", spec.depth, spec.bcast.code());
-    if spec.mxp.is_some() {
-        return format!("{begin}MXP");
-    }
-    format!(
-        "{begin}{}{}{}{}",
-        fact_letter(spec.rfact),
-        spec.ndiv,
-        fact_letter(spec.pfact),
-        spec.nbmin
-    )
-}
-
 /// The reference's banner, by bytes and by words, with this program in place of its date: programs
 /// look for `HPLinpack` and a version in it. Only the wording is that of the reference's authors.
 fn banner() -> String {
@@ -344,14 +325,6 @@ fn fact_word(fact: Fact) -> &'static str {
         Fact::Left => "    Left ",
         Fact::Crout => "   Crout ",
         Fact::Right => "   Right ",
-    }
-}
-
-fn fact_letter(fact: Fact) -> char {
-    match fact {
-        Fact::Left => 'L',
-        Fact::Crout => 'C',
-        Fact::Right => 'R',
     }
 }
 

@@ -58,7 +58,7 @@ fn lose_all_and_then_too_many(run: &str) -> Option<(Alone, Ended)> {
     let ended = second.end(&cluster);
     ended.passed().replaced(1, "n1", "n5");
     ended.replaced(1, "n3", "n6");
-    for images in ["in images of local:/mnt/disk", "in images of global:/mnt/pfs"] {
+    for images in [", level local:/mnt/disk", ", level global:/mnt/pfs"] {
         assert!(ended.report.contains(images), "{}", ended.report);
     }
     assert_eq!(files(&cluster.shared().join("disks")) + files(&pfs), 0);
@@ -77,7 +77,7 @@ fn power_failure_and_loss_of_two_nodes_cost_only_time() {
 fn nothing_is_lost_but_time_with_checksums_in_the_elimination() {
     let run = "--n 2400 --nb 64 --p 1 --q 3 --ft abft --progress off";
     let Some((cluster, ended)) = lose_all_and_then_too_many(run) else { return };
-    let rebuilt = "ranks rebuilt: [1]; lost work and downtime";
+    let rebuilt = "rebuilt_ranks [1], recover_seconds";
     assert!(ended.report.contains(rebuilt), "{}", ended.report);
     assert_clean(&cluster);
 }

@@ -67,9 +67,9 @@ fn nodes_powered_off_in_every_phase_under_checksums() {
     assert!(column(3) > Some(1700), "{}", ended.account);
     // That of n1.
     let is_of_n1 = |line: &str| {
-        let at = line.strip_prefix("# restart: at column ").and_then(|rest| rest.split_once(';'));
+        let at = line.strip_prefix("# restart: column ").and_then(|rest| rest.split_once(','));
         at.is_some_and(|(column, how)| {
-            column.parse::<usize>().expect(line) > 1700 && how.contains("ranks rebuilt: [0]")
+            column.parse::<usize>().expect(line) > 1700 && how.contains("rebuilt_ranks [0]")
         })
     };
     assert!(ended.report.lines().any(is_of_n1), "{}", ended.report);
@@ -220,7 +220,7 @@ fn a_lost_head_node_is_replaced_by_another_machine() {
     refused.prints("--head-lost");
     let ended = launch(&cluster, true, "--head-lost", &run()).end(&cluster);
     ended.passed_with_the_same_x(&cluster);
-    let restart = ended.report.lines().find(|line| line.starts_with("# restart: from checkpoint "));
+    let restart = ended.report.lines().find(|line| line.starts_with("# restart: column "));
     assert!(restart.is_some(), "resumed from the memory of the nodes: {}", ended.report);
 }
 

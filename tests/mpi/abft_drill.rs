@@ -309,7 +309,7 @@ fn whole_jobs_die_at_any_moment() {
         let mut ended = victim.start("require");
         let seconds = begun.elapsed().as_secs_f64();
         let end = if ended.ok {
-            let line = ended.text.lines().find(|line| line.starts_with("# restart: at column"));
+            let line = ended.text.lines().find(|line| line.starts_with("# restart: column"));
             line.unwrap_or("# no column was eliminated before").to_owned()
         } else {
             refused += 1;
@@ -337,7 +337,7 @@ fn whole_jobs_die_at_any_moment() {
             ["", ", memory lost"][lost.min(1)],
         );
         assert!(ended.ok && ended.text.contains("PASSED"), "{seed}, {death:?}: {}", ended.text);
-        if !ended.text.contains("# restart: at column") {
+        if !ended.text.contains("# restart: column") {
             assert_eq!(ended.x().as_ref(), Some(&*x), "{seed}, {death:?}: {}", ended.text);
         }
         victim.job.assert_nothing_is_left();

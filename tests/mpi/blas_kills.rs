@@ -62,7 +62,7 @@ fn start_and_kill_at(job: &Job, victims: &[usize], column: usize) -> (Ended, boo
 /// Whether a start has continued from a checkpoint.
 fn has_resumed(ended: &Ended) -> bool {
     let mut restarts = ended.text.lines().filter(|line| line.starts_with("# restart: "));
-    restarts.any(|line| !line.contains("as there was no checkpoint"))
+    restarts.any(|line| !line.contains("epoch 0,"))
 }
 
 /// Starts a killed job without its library. Returns whether it has run, with another one.

@@ -33,8 +33,8 @@ fn the_demo_succeeds_and_reports_it() {
     let wrong = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{printed}\n{wrong}");
     for words in [
-        "# protection: double",
-        "2 group(s) of 2 ranks",
+        "method double",
+        "group_size 2, groups 2",
         "power off: n2",
         "n5 takes its place",
         "same bits",

@@ -333,7 +333,7 @@ fn lost_ranks_are_named_and_too_many_refused() {
     assert!(!job.start(&[]).ok);
     assert_eq!(job.lose(1), 1);
     let ended = job.start(&["--resume", "require"]);
-    assert!(ended.ok && ended.text.contains("ranks rebuilt: [1]"), "{}", ended.text);
+    assert!(ended.ok && ended.text.contains("rebuilt_ranks [1]"), "{}", ended.text);
     assert_eq!(ended.x().as_deref(), Some(undisturbed()));
 }
 
@@ -349,7 +349,7 @@ fn time_seconds(ended: &Ended) -> f64 {
 fn a_death_before_the_first_checkpoint_drops_no_time() {
     const PAUSE: Duration = Duration::from_secs(2);
     let restarts = |ended: &Ended| {
-        let from = "# restart: from the beginning, as there was no checkpoint, at column 0;";
+        let from = "# restart: column 0, damaged_blocks 0, ";
         assert!(ended.ok && ended.text.contains("PASSED"), "{}", ended.text);
         assert_eq!(ended.x().as_deref(), Some(undisturbed()), "{}", ended.text);
         assert_eq!(ended.text.matches("# restart").count(), ended.text.matches(from).count());

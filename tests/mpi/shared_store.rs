@@ -59,7 +59,7 @@ fn hosts_that_see_one_store_run_are_killed_and_go_on() {
         }
         let last = benchmark(folder.path(), &run, &format!("{flags} --resume require"));
         assert_eq!(x(&last), plain, "{store}");
-        assert!(last.out.contains("# restart: from checkpoint"), "{store}: {}", last.out);
+        assert!(last.out.contains("# restart: column"), "{store}: {}", last.out);
         assert!(!store_command(&store, "list").contains(&run), "{store}: all is removed");
     }
 }

@@ -36,16 +36,18 @@ fn run_by(mut command: Command, flags: &str) -> (String, String, Value) {
 }
 
 /// The per cent and the column of the only line about a slow rank, which must have this form:
-/// `# slow: HOST rank R: 38 % below the median since column 4096`.
+/// `# slow: host HOST, lag_percent 38.1, rank R, since_column 4096, ...`.
 #[track_caller]
 fn only_line(out: &str, rank: usize) -> (f64, usize) {
     let lines: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("# slow: ")).collect();
     let &[line] = &lines[..] else { panic!("{} lines in {out}", lines.len()) };
-    let (host, rest) = line.split_once(&format!(" rank {rank}: ")).expect(line);
-    let (percent, rest) = rest.split_once(" % below the median since column ").expect(line);
-    let column = rest.split_once(" (throttled ").map_or(rest, |(column, _)| column);
+    let words: Vec<(&str, &str)> =
+        line.split(", ").filter_map(|word| word.split_once(' ')).collect();
+    let value = |key: &str| words.iter().find(|(name, _)| *name == key).expect(line).1;
+    let host = value("host");
     assert!(!host.is_empty() && !host.contains(' '), "{line}");
-    (percent.parse().expect(line), column.parse().expect(line))
+    assert_eq!(value("rank"), rank.to_string(), "{line}");
+    (value("lag_percent").parse().expect(line), value("since_column").parse().expect(line))
 }
 
 #[test]

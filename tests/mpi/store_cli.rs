@@ -119,7 +119,7 @@ fn the_run_goes_on_after_a_careful_clean_and_leaves_nothing() {
     let output = killed.benchmark("goes-on", &["--resume", "require"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let report = String::from_utf8(output.stdout).unwrap();
-    assert!(report.contains("# restart: from checkpoint"), "{report}");
+    assert!(report.contains("# restart: column"), "{report}");
     assert_eq!(killed.store_command(&["list"]), "no segments\n");
 }
 

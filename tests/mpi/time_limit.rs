@@ -35,7 +35,7 @@ fn assert_resumes_from_images(job: &Job, want: Option<String>) {
     let ended = job.start(&[]);
     assert_eq!(ended.x(), want, "{}", ended.text);
     let from = ended.text.lines().find(|line| line.starts_with("# restart:"));
-    assert!(from.is_some_and(|line| line.contains("images of")), "{}", ended.text);
+    assert!(from.is_some_and(|line| line.contains(", level ")), "{}", ended.text);
     job.assert_nothing_is_left();
 }
 

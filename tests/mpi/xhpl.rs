@@ -256,7 +256,7 @@ fn names_and_files_of_hpl_mxp_run_it() {
         assert_eq!(code, Some(0), "{name}: {out}\n{err}");
         assert!(out.contains("\nWR10MXP          200    32     1     2 "), "{name}: {out}");
         assert!(!out.contains('#') && err.lines().all(|line| line.starts_with("# ")), "{err}");
-        assert_eq!(err.contains("# factorization: "), flags == "--verbose", "{err}");
+        assert_eq!(err.contains("# mxp: "), flags == "--verbose", "{err}");
         assert!(err.contains("HPL-MxP.dat: 14 lines, as of rocHPL-MxP, do not have"), "{err}");
     }
     let (code, out, err) = named("xhpl_mxp", folder.path(), 2, "200 32 1 -not");
@@ -359,7 +359,10 @@ fn readers_of_the_reference_read_the_same() {
         let (code, out, err) = ended(shell.current_dir(&folder));
         assert_eq!(code, Some(0), "{out}\n{err}");
         let json = fs::read_to_string(folder.join("run.json")).unwrap();
-        assert!(json.contains("\\n# generator: hpl ") && json.contains("\\n# memory: "), "{json}");
+        assert!(
+            json.contains("\\n# generator: hpl ") && json.contains("\\n# rank_bytes: "),
+            "{json}"
+        );
         // A busy machine has warnings, which are last.
         let is_warning = |line: &str| line.starts_with("# warning: ");
         let end = out.find("\n# warning: ").filter(|_| !streams.is_empty());

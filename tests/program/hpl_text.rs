@@ -69,7 +69,7 @@ fn power_over_a_test_follows_from_the_times_of_hpls_text() {
     let command = "report a.out --power-csv log.csv --force";
     let output = program.command(command).env("TZ", "UTC").output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(error.contains("power of test 1 of a.out: 2280 J, 300.0 W"), "{error}");
+    assert!(error.contains(", joules 2280, mean_watts 300, "), "{error}");
     program.write("log.csv", &(9..18).map(second).collect::<String>());
     let output = program.command(command).env("TZ", "UTC").output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();

@@ -57,7 +57,7 @@ fn each_form_on_the_page_is_read() {
         let output = program.command(&command).env("TZ", "UTC").output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.success(), "{name}: {error}\n{log:?}");
-        let figure = "power of test 1 of run.json: 300 J, 300.0 W, 1.0000 Gflop/s/W, by meter: ";
+        let figure = "gflops_per_watt 1, joules 300, mean_watts 300, measured_seconds 1, ";
         assert!(error.contains(figure), "{name}: {error}\n{log:?}");
     }
 }

@@ -202,7 +202,7 @@ fn tests_of_hpl_mxp_satisfy_the_schema_and_have_their_steps() {
         let mxp = &passed["mxp"];
         assert_eq!((&mxp["factor_seconds"], &mxp["refinement"]), (&json!(4.0), &json!("gmres")));
         assert_eq!(mxp["steps"][0]["scaled_residual"], json!(2.5e4));
-        assert_eq!(mxp["steps"][1]["scaled_residual"], Value::Null, "JSON has no NaN");
+        assert_eq!(mxp["steps"][1]["scaled_residual"], json!("NaN"));
         assert_eq!(mxp["steps"][2]["refinement"], json!("gmres"));
         assert_eq!(broke.get("mxp"), None);
     }
@@ -328,7 +328,7 @@ fn a_document_has_what_is_known() {
     assert_eq!(passed["efficiency"], json!(92.125 / 110.5));
     assert_eq!(passed["phases_seconds"]["max"]["update"], json!(4.0));
     assert_eq!(passed["norms"]["a_1"], json!(10.538_95));
-    assert_eq!(failed["scaled_residual"], Value::Null, "JSON has no NaN");
+    assert_eq!(failed["scaled_residual"], json!("NaN"));
     let [meter, nodes] = passed["power"].as_array().unwrap().as_slice() else {
         panic!("two sources")
     };

@@ -8,7 +8,8 @@ use crate::report_common::{
 };
 use skt_config::{GemmPrecision, MxpMatrix, Output, RunSpec};
 use skt_host::clock::ctime;
-use skt_hpl::report::text::{self, TextOptions, variant_name};
+use skt_hpl::report::reader::variant_name;
+use skt_hpl::report::text::{self, TextOptions};
 use skt_hpl::report::{TextReport, phases};
 use skt_run::record::{Counts, Outcome, TestRecord};
 
@@ -113,7 +114,7 @@ fn a_test_of_hpl_mxp_that_broke_names_matrix_and_column() {
         assert!(text.contains(&note), "{text}");
         assert!(text.contains(&format!("try --matrix {other}, a smaller N or another NB")));
         assert!(!text.contains("PASSED") && text.contains("nan ...... FAILED"), "{text}");
-        for solved in ["# speed:", "# x:", "# factorization:", "# refinement:"] {
+        for solved in ["# speed:", "# x:", "# mxp:"] {
             assert!(!text.contains(solved), "{solved} without a solution");
         }
     }
@@ -122,13 +123,12 @@ fn a_test_of_hpl_mxp_that_broke_names_matrix_and_column() {
 /// The lines of the golden file of single precision that rounded operands change.
 #[test]
 fn rounded_operands_are_named_wherever_they_count() {
-    for (gemm, note, how) in [
-        (GemmPrecision::Bf16, "bf16 (L2 and U rounded to bf16, sums in single precision)", "with"),
+    for (gemm, note) in [
+        (GemmPrecision::Bf16, "bf16 (L2 and U rounded to bf16, sums in single precision)"),
         (
             GemmPrecision::EmulatedBf16,
             "bf16-emulated (L2 and U rounded to bf16, sums in single precision by SGEMM: its rate \
              is that of single precision)",
-            "with emulated",
         ),
     ] {
         let fp32 = mxp_run(MxpMatrix::Scaled);
@@ -144,10 +144,8 @@ fn rounded_operands_are_named_wherever_they_count() {
         let expected = of_fp32
             .replace("\nGEMM   : fp32\n", &format!("\nGEMM   : {gemm}\n"))
             .replace("\n# threads  :", &format!("\n# gemm     : {note}\n# threads  :"))
-            .replace("in single precision\n", &format!("{how} products of bf16 operands\n"))
             .replace(": try --matrix", ": try --gemm fp32, --matrix");
         assert_eq!(rounded, expected);
-        assert_eq!(rounded.matches("products of bf16 operands\n").count(), 2, "{rounded}");
         assert_eq!(rounded.matches("try --gemm fp32, --matrix fasi-higham, a").count(), 1);
 
         let outcome = Outcome::Broke { column: 1700, pivot: "1.2e-39".to_string() };

@@ -206,7 +206,11 @@ fn nodes() -> Nodes {
 
 /// The record of a test with the outcome `outcome`.
 pub fn record_with(spec: TestSpec, outcome: Outcome) -> TestRecord {
-    TestRecord { outcome, ..record(spec) }
+    let mut record = TestRecord { outcome, ..record(spec) };
+    if !record.outcome.ran_to_end() {
+        record.power.clear();
+    }
+    record
 }
 
 /// The protection of a run that was restarted once.

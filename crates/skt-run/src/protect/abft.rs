@@ -58,7 +58,7 @@ use skt_store::layout::{Active, Geometry};
 
 /// Increased when [`KeptClock`], or the order of the data in a segment, changes: a program reads
 /// only its own format.
-pub(super) const STATE_FORMAT: (&str, u32) = ("abft_state_format", 11);
+pub(super) const STATE_FORMAT: (&str, u32) = ("abft_state_format", 12);
 
 /// A test with checksums, on one rank.
 pub struct AbftTest<'a> {

@@ -50,7 +50,7 @@ use skt_store::layout::{Active, Geometry};
 
 /// Increased when the bytes of [`TestState`] or of the result of a test change: a program reads
 /// only its own format, whichever version of it wrote them.
-pub(super) const STATE_FORMAT: (&str, u32) = ("state_format", 6);
+pub(super) const STATE_FORMAT: (&str, u32) = ("state_format", 7);
 
 /// What a checkpoint has besides the matrix. Ranks differ in the bytes that they saved; that of
 /// rank 0 is kept.

@@ -3,16 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::history::History;
-use crate::record::{Norms, Outcome, Sample, TestRecord};
+use crate::record::{Sample, TestRecord};
 
 /// The report of a test, without what follows from the rest.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     /// The record without its events, samples and restarts, which are stored below.
     record: TestRecord,
-    /// The bits of the residual and the norms: JSON has no infinity and no NaN, which an overflow
-    /// gives.
-    check: Vec<u64>,
     /// Elapsed seconds of the run, and columns, of this start.
     samples: Vec<(f64, usize)>,
     #[serde(flatten)]
@@ -31,9 +28,7 @@ pub fn read(result: &[u8]) -> TestRecord {
 /// it cannot be read.
 pub fn try_read(result: &[u8]) -> Option<TestRecord> {
     let kept: Kept = serde_json::from_slice(result).ok()?;
-    let Kept { mut record, check, samples, history } = kept;
-    let numbers = check_numbers(&mut record.outcome);
-    numbers.into_iter().zip(check).for_each(|(number, bits)| *number = f64::from_bits(bits));
+    let Kept { mut record, samples, history } = kept;
     if let Some(protection) = &mut record.protection {
         protection.restarts.clone_from(&history.restarts);
     }
@@ -61,15 +56,13 @@ pub(super) fn write(
     history: History,
     capacity_bytes: usize,
 ) -> Vec<u8> {
-    let numbers = check_numbers(&mut record.outcome);
-    let check = numbers.into_iter().map(|number| std::mem::take(number).to_bits()).collect();
     record.events.clear();
     record.progress.clear();
     if let Some(protection) = &mut record.protection {
         protection.restarts.clear();
     }
     let samples = samples.iter().map(|s| (s.elapsed_seconds, s.column)).collect();
-    let mut kept = Kept { record, check, samples, history };
+    let mut kept = Kept { record, samples, history };
     // A restart is worth more than some lines of the report.
     if json(&kept).len() > capacity_bytes {
         kept.record.detailed = None;
@@ -104,17 +97,6 @@ fn json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("plain data")
 }
 
-/// The numbers of an outcome that may be infinite or NaN.
-fn check_numbers(outcome: &mut Outcome) -> Vec<&mut f64> {
-    match outcome {
-        Outcome::Passed { scaled_residual, norms } | Outcome::Failed { scaled_residual, norms } => {
-            let Norms { residual_oo, a_oo, a_1, x_oo, x_1, b_oo } = norms;
-            vec![scaled_residual, residual_oo, a_oo, a_1, x_oo, x_1, b_oo]
-        }
-        Outcome::NotChecked | Outcome::Broke { .. } | Outcome::Skipped { .. } => Vec::new(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde::de::DeserializeOwned;
@@ -126,8 +108,8 @@ mod tests {
     use super::*;
     use crate::record::energy::{EnergyReading, NodeWatts, Nodes, PARTS_MAX, Readout};
     use crate::record::{
-        DetailedTiming, MxpRecord, Protection, RefinementStep, RepairedRank, Restart, Samples,
-        Unverified,
+        DetailedTiming, MxpRecord, Norms, Outcome, Protection, RefinementStep, RepairedRank,
+        Restart, Samples, Unverified,
     };
     use skt_config::{
         Bcast, Fact, GemmPrecision, Generator, MxpMatrix, Pmap, Refinement, Swap, TestSpec,

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use skt_config::Refinement;
 pub use skt_terms::norms::Norms;
+use skt_terms::norms::any_number;
 
 /// How a test ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -11,6 +12,7 @@ pub enum Outcome {
     /// The scaled residual is below the threshold.
     Passed {
         /// `||Ax-b||_oo / (eps (||A||_oo ||x||_oo + ||b||_oo) N)`
+        #[serde(with = "any_number")]
         scaled_residual: f64,
         /// The norms that the residual follows from.
         norms: Norms,
@@ -18,6 +20,7 @@ pub enum Outcome {
     /// The scaled residual is not below the threshold.
     Failed {
         /// `||Ax-b||_oo / (eps (||A||_oo ||x||_oo + ||b||_oo) N)`
+        #[serde(with = "any_number")]
         scaled_residual: f64,
         /// The norms that the residual follows from.
         norms: Norms,
@@ -112,6 +115,7 @@ pub struct RefinementStep {
     /// Seconds from the start of the timed part to the end of this step.
     pub end_seconds: f64,
     /// `||b - Ax||_oo / (eps (||A||_oo ||x||_oo + ||b||_oo) N)` of the solution after it.
+    #[serde(with = "any_number")]
     pub scaled_residual: f64,
 }
 

@@ -13,7 +13,7 @@ use skt_comm::{
     Comm, CommError, PageBuf, RecvRequest, SendRequest, Tag, Transport, collect, threads,
 };
 use skt_config::{Format, RunSpec, ValidationRules, read_draft, validate};
-use skt_run::events::{Phase, ReportError, RunEvents, Saved};
+use skt_run::events::{Phase, RunEvents, Saved};
 use skt_run::job::{self, JobError, JobOptions};
 use skt_run::protect::Settings;
 use skt_run::record::RunFacts;
@@ -245,7 +245,7 @@ impl Recorder {
 }
 
 impl RunEvents for Recorder {
-    fn run_begins(&mut self, _: &RunSpec, _: RunFacts, _: Vec<String>) -> Result<(), ReportError> {
+    fn run_begins(&mut self, _: &RunSpec, _: RunFacts, _: Vec<String>) -> Result<(), String> {
         self.note("setup");
         Ok(())
     }

@@ -33,7 +33,7 @@ use skt_config::value::Value;
 use skt_config::{At, CheckpointDraft, ConfigError, RunSpec, Setting};
 use skt_health::environment::library::{AUTO, ChosenBlas, VARIABLE};
 use skt_host::{core_use, messages};
-use skt_run::events::{ReportError, RunEvents};
+use skt_run::events::RunEvents;
 use skt_run::heartbeat;
 use skt_run::job::{self, JobError, JobOptions};
 use skt_run::protect::Settings;
@@ -414,7 +414,7 @@ fn print_choices(tuning: &Tuning) {
 struct LastTest(Option<TestRecord>);
 
 impl RunEvents for LastTest {
-    fn test_ends(&mut self, record: &TestRecord) -> Result<(), ReportError> {
+    fn test_ends(&mut self, record: &TestRecord) -> Result<(), String> {
         self.0 = Some(record.clone());
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, Args, CommandFactory as _, Parser as _};
+use clap::{Arg, Args, Parser as _};
 use skt_terms::exit::Exit;
 use skt_terms::shown::shown;
 use skt_terms::units::parse_seconds;
@@ -13,7 +13,7 @@ use super::dry_run::{self, BenchmarkNeeds};
 use super::failed::Failed;
 use super::flags::{self, Flag, Flags};
 use super::run::{self, RunArgs};
-use super::{Cli, Command, hosts, machine, mistakes};
+use super::{Cli, Command, hosts, machine};
 use crate::report::output;
 use skt_checkpoint::checkpoint::decide::Resume;
 use skt_checkpoint::checkpoint::methods::Method;
@@ -351,14 +351,12 @@ fn texts(words: &[OsString]) -> Result<Vec<String>, Failed> {
 /// The flags of the benchmark, checked before anything is started.
 fn run_args(command: &[String]) -> Result<RunArgs, Failed> {
     let words = ["skt-hpl"].into_iter().chain(subcommand_words(command));
-    let words: Vec<OsString> = words.map(OsString::from).collect();
-    match Cli::try_parse_from(&words) {
+    match Cli::try_parse_from(words) {
         Ok(Cli { command: Some(Command::Run(run)), .. }) => Ok(*run),
         Ok(Cli { command: Some(Command::Mxp(mxp)), .. }) => Ok(mxp.into_run()),
         Ok(_) => unreachable!("`run` or `mxp` was given"),
         // Our message begins with `error: `, too.
-        Err(mut error) => {
-            mistakes::explain(&mut error, &Cli::command(), &words);
+        Err(error) => {
             let text = error.to_string();
             Err(Failed::new(text.strip_prefix("error: ").unwrap_or(&text)))
         }
@@ -384,13 +382,10 @@ fn with_file(
     if let Some(template) = file.get(&LauncherTemplate).and_then(|values| values.first())
         && let Some(other) = [Launcher, LauncherArg].into_iter().find(|other| is_given(*other))
     {
-        return Err(ConfigError::BadText {
-            at: LauncherTemplate.at(&template.place),
-            what: format!(
-                "it replaces launcher and launcher_arg: leave {} or the template out",
-                other.info().key
-            ),
-        });
+        return Err(LauncherTemplate.at(&template.place).error(format!(
+            "it replaces launcher and launcher_arg: leave {} or the template out",
+            other.info().key
+        )));
     }
     let json = file.get(&Launching::Json).and_then(|values| values.first());
     if let Some(value) = json.filter(|value| flags::next_to_a_report((&value.text).into()).is_err())

@@ -35,7 +35,6 @@ mod init;
 mod launch;
 mod losses;
 mod machine;
-mod mistakes;
 mod mxp;
 mod node_memory;
 mod overrides;
@@ -235,19 +234,19 @@ pub fn main() -> ExitCode {
                 run::execute(&xhpl::as_drop_in(mxp.into_run()))
             }
             Ok(_) => unreachable!("the first word is `mxp`"),
-            Err(error) => refuse(error, &command(), &args, Exit::code).into(),
+            Err(error) => refuse(error, Exit::code).into(),
         };
     }
     if xhpl::is_named(&args) {
         return match xhpl::parse(&args) {
             Ok(run) => run::execute(&run),
-            Err(error) => refuse(error, &Xhpl::command(), &args, Exit::reference_code).into(),
+            Err(error) => refuse(error, Exit::reference_code).into(),
         };
     }
     match parse(&args) {
         Ok(cli) => dispatch(cli),
         Err(error) => {
-            let code = refuse(error, &command(), &args, Exit::code);
+            let code = refuse(error, Exit::code);
             heartbeat::done(Exit::from_code(code));
             code.into()
         }
@@ -256,15 +255,9 @@ pub fn main() -> ExitCode {
 
 /// Prints help, or what is wrong with a command line, on one rank of a job only. All ranks get the
 /// same exit code: the `code` of the exit.
-fn refuse(
-    mut error: clap::Error,
-    cli: &clap::Command,
-    args: &[OsString],
-    code: impl Fn(Exit) -> u8,
-) -> u8 {
+fn refuse(error: clap::Error, code: impl Fn(Exit) -> u8) -> u8 {
     if launcher_rank::is_first() {
         streams::die_quietly_on_closed_pipe();
-        mistakes::explain(&mut error, cli, args);
         if error.use_stderr() {
             messages::print(format_args!("{}", error.render()));
         } else {

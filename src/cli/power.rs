@@ -10,7 +10,7 @@ pub(super) const METER: &str = "meter";
 
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct PowerLogArgs {
-    /// Columns of power of the meter's lines, by their names in the header, whose sum is taken
+    /// Columns of power or energy of the meter's lines, by their names in the header, whose sum is taken
     /// [default: the one column with a known name]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', requires = METER)]
     power_column: Vec<String>,

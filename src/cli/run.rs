@@ -202,7 +202,10 @@ fn read_default(
             }
             let folder = std::env::current_dir()
                 .map_or("the current folder".to_owned(), |dir| dir.display().to_string());
-            Err(ConfigError::NoConfig { folder })
+            Err(ConfigError::Other(format!(
+                "HPL.dat: not found in {folder}; `skt-hpl auto` runs without one, and `skt-hpl init` \
+                 writes one that fits this machine"
+            )))
         }
         other => other.map(Some),
     }
@@ -432,7 +435,8 @@ fn load_for(args: &RunArgs, ranks: usize) -> Result<JobRequest, ConfigError> {
     };
     let flip = settings.inject.iter().find(|inject| matches!(inject.what, What::Flip(_)));
     if let Some(flip) = flip.filter(|_| settings.method != Method::Abft) {
-        return Err(ConfigError::FlipUnnoticed { inject: flip.to_string() });
+        let what = format!("--inject {flip}: only --ft abft notices a flipped bit of the matrix");
+        return Err(ConfigError::Other(what));
     }
     let of_arguments = args.ignored.iter().cloned();
     let of_variables = args.thread_variables.as_ref().map(ThreadVariables::warnings);
@@ -615,6 +619,6 @@ mod tests {
     #[test]
     fn without_a_file_n_is_needed() {
         let error = load_or(&args(&["--nb", "8"], 1), missing()).unwrap_err();
-        assert!(matches!(error, ConfigError::NoConfig { .. }), "{error}");
+        assert!(error.to_string().starts_with("HPL.dat: not found in "), "{error}");
     }
 }

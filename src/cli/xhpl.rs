@@ -59,17 +59,12 @@ pub(crate) fn is_named(args: &[OsString]) -> bool {
     program.is_some_and(|name| name.as_encoded_bytes().starts_with(b"xhpl"))
 }
 
-/// The flag by which NVIDIA's `xhpl` once ran HPL-AI.
-const AI_FLAG: &str = "--xhpl-ai";
-
-/// The command line of `skt-hpl mxp` for one under a name of HPL-MxP, or with [`AI_FLAG`].
+/// The command line of `skt-hpl mxp` for one under a name of HPL-MxP.
 pub(crate) fn as_mxp(args: &[OsString]) -> Option<Vec<OsString>> {
     let (program, words) = args.split_first()?;
     let name = Path::new(program).file_name()?.to_str()?;
-    let is_flag = |word: &OsString| word == AI_FLAG;
-    let is_mxp = is_of_mxp(name) || (is_named(args) && words.iter().any(is_flag));
-    let words = words.iter().filter(|word| !is_flag(word)).cloned();
-    is_mxp.then(|| ["skt-hpl".into(), "mxp".into()].into_iter().chain(words).collect())
+    let words = ["skt-hpl".into(), "mxp".into()].into_iter().chain(words.iter().cloned());
+    is_of_mxp(name).then(|| words.collect())
 }
 
 /// Whether the name is one of HPL-MxP, once HPL-AI; `xhpl-aix` is not.
@@ -217,8 +212,7 @@ mod tests {
         let run_args = as_drop_in(RunArgs::default());
         let method = &run_args.protect.settings.0[&Setting::Method][0].text;
         assert!(run_args.lenient && !run_args.as_reference && method == "none");
-        assert_eq!(run("./xhpl --nb 8 --xhpl-ai x").as_deref(), Some("skt-hpl mxp --nb 8 x"));
-        for line in ["xhpl", "xhpl-aix", "xhpl_intel64", "skt-hpl mxp", "skt-hpl --xhpl-ai", "hpl"]
+        for line in ["xhpl", "xhpl-aix", "xhpl_intel64", "skt-hpl mxp", "hpl"]
         {
             assert_eq!(run(line), None, "{line}");
         }

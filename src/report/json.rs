@@ -13,7 +13,6 @@ use serde_json::{Map, Value};
 use skt_config::{Output, RunSpec};
 use skt_health::slow::{RankRates, Rate, SlowReport};
 use skt_host::{clock, outfile};
-use skt_run::events::ReportError;
 use skt_run::progress::{fraction, gflop_done};
 use skt_run::record::{Counts, Outcome, RunFacts, Sample, TestRecord};
 
@@ -40,13 +39,9 @@ pub struct JsonReport {
 
 impl JsonReport {
     /// Writes a document without tests to `path`, so that an error is known before the first test.
-    ///
-    /// # Errors
-    /// The file cannot be written, or exists and is not a regular file.
-    pub fn create(path: &Path, spec: &RunSpec, facts: RunFacts) -> Result<Self, ReportError> {
-        let fail = |source| ReportError::Json { path: path.to_path_buf(), source };
+    pub fn create(path: &Path, spec: &RunSpec, facts: RunFacts) -> Result<Self, String> {
         let mut report = JsonReport {
-            path: outfile::target(path).map_err(fail)?,
+            path: outfile::target(path).map_err(|why| unwritten(path, &why))?,
             counts: Counts::default(),
             dgemm_gflops_per_core: facts.dgemm_self_test.as_ref().map(|it| it.gflops_per_core),
             document: document(spec, facts),
@@ -57,7 +52,7 @@ impl JsonReport {
     }
 
     /// Adds a test, and the lines of the text report since the last call, and writes the document.
-    pub fn test(&mut self, record: &TestRecord, lines: &str) -> Result<(), ReportError> {
+    pub fn test(&mut self, record: &TestRecord, lines: &str) -> Result<(), String> {
         self.counts.add(&record.outcome);
         self.document.counts = value(self.counts);
         self.document.tests.push(test(record, self.dgemm_gflops_per_core));
@@ -67,22 +62,25 @@ impl JsonReport {
 
     /// Adds the last lines of the text report, marks the run as finished and writes the document
     /// for the last time.
-    pub fn finish(&mut self, lines: &str) -> Result<(), ReportError> {
+    pub fn finish(&mut self, lines: &str) -> Result<(), String> {
         self.document.text_report.push_str(lines);
         self.document.finished = true;
         self.document.end = Some(clock::rfc3339(clock::now_unix_seconds()));
         self.write(true)
     }
 
-    fn write(&mut self, must_sync: bool) -> Result<(), ReportError> {
+    fn write(&mut self, must_sync: bool) -> Result<(), String> {
         let sync = must_sync || self.synced.is_none_or(|last| last.elapsed() > SYNC_INTERVAL);
-        replace(&self.path, &self.document, sync)
-            .map_err(|source| ReportError::Json { path: self.path.clone(), source })?;
+        replace(&self.path, &self.document, sync).map_err(|why| unwritten(&self.path, &why))?;
         if sync {
             self.synced = Some(Instant::now());
         }
         Ok(())
     }
+}
+
+fn unwritten(path: &Path, why: &io::Error) -> String {
+    format!("cannot write the JSON report '{}': {why}", path.display())
 }
 
 /// Replaces the file by the document.

@@ -8,7 +8,7 @@ use skt_config::{Output, RunSpec, TestSpec};
 use skt_health::environment::Environment;
 use skt_health::slow::Named;
 use skt_host::messages;
-use skt_run::events::{ReportError, RunEvents, Saved, Stepper};
+use skt_run::events::{RunEvents, Saved, Stepper};
 use skt_run::record::{RunFacts, TestRecord};
 use skt_run::tuning::TUNING;
 
@@ -197,7 +197,7 @@ impl RunEvents for RunOutput {
         spec: &RunSpec,
         facts: RunFacts,
         notes: Vec<String>,
-    ) -> Result<(), ReportError> {
+    ) -> Result<(), String> {
         let notes = self.notes(spec, &facts, notes);
         let dgemm = facts.dgemm_self_test.as_ref().map(|test| test.gflops_per_core);
         let blas = facts.environment.blas.words();
@@ -219,18 +219,19 @@ impl RunEvents for RunOutput {
             notes,
         };
         let mut text = TextReport::new(out, spec, options);
-        text.header()?;
+        text.header().map_err(unwritten)?;
         self.reports = Some(Reports { text, json, column_lines, is_json_behind: false });
         Ok(())
     }
 
-    fn note(&mut self, note: &str) -> Result<(), ReportError> {
-        Ok(self.reports().text.note(note)?)
+    fn note(&mut self, note: &str) -> Result<(), String> {
+        self.reports().text.note(note).map_err(unwritten)
     }
 
-    fn test_ends(&mut self, record: &TestRecord) -> Result<(), ReportError> {
+    fn test_ends(&mut self, record: &TestRecord) -> Result<(), String> {
         let Reports { text, json, is_json_behind, .. } = self.reports();
-        text.test(record)?;
+        text.test(record)
+            .map_err(|why| unwritten(why) + "; the tests that are left are not run")?;
         let lines = text.out().take();
         // The text report comes first; the JSON document is written whole each time, so the next
         // test adds this one, too.
@@ -242,16 +243,22 @@ impl RunEvents for RunOutput {
         Ok(())
     }
 
-    fn run_ends(&mut self) -> Result<(), ReportError> {
+    fn run_ends(&mut self) -> Result<bool, String> {
         let Reports { text, json, .. } = self.reports();
-        text.summary().map_err(ReportError::Summary)?;
+        text.summary().map_err(unwritten)?;
         let lines = text.out().take();
-        json.as_mut().map_or(Ok(()), |json| json.finish(&lines))
+        let json = json.as_mut().map_or(Ok(()), |json| json.finish(&lines));
+        let print = |why| messages::print(format_args!("error: {why}; the report itself is whole"));
+        Ok(json.map_err(print).is_ok())
     }
 
     fn lines_on_stdout(&self) -> u64 {
         text::lines_on_stdout()
     }
+}
+
+fn unwritten(why: io::Error) -> String {
+    format!("cannot write the report: {why}")
 }
 
 /// A note on the ranks that no grid takes, if there are any.

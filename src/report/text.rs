@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use skt_config::{Bcast, Fact, Form, Generator, Output, Pmap, RunSpec, Swap, TestSpec};
 use skt_host::{outfile, streams};
-use skt_run::events::ReportError;
 use skt_run::record::{Counts, Norms, Outcome, TestRecord};
 
 use super::cformat::{c_exp, c_fixed};
@@ -43,14 +42,19 @@ The following parameter values will be used:
 ";
 
 /// Opens the output that HPL.dat names; an existing file is replaced, as in the reference.
-pub fn open(output: &Output) -> Result<Box<dyn Write + Send>, ReportError> {
+pub fn open(output: &Output) -> Result<Box<dyn Write + Send>, String> {
+    let closed = |stream| {
+        Err(format!(
+            "cannot write the report: {stream} is closed; open it, or name a file with --out"
+        ))
+    };
     // Without a buffer, a system call for each line would take longer than a small test.
     Ok(match output {
         Output::Stdout if streams::was_closed(libc::STDOUT_FILENO) => {
-            return Err(ReportError::Closed("standard output"));
+            return closed("standard output");
         }
         Output::Stderr if streams::was_closed(libc::STDERR_FILENO) => {
-            return Err(ReportError::Closed("standard error"));
+            return closed("standard error");
         }
         Output::Stdout => Box::new(SafeText(BufWriter::new(Counted(io::stdout())))),
         Output::Stderr => Box::new(SafeText(BufWriter::new(io::stderr()))),
@@ -81,8 +85,10 @@ impl Write for Counted {
     }
 }
 
-fn create(path: &Path) -> Result<File, ReportError> {
-    outfile::create(path).map_err(|source| ReportError::File { path: path.to_path_buf(), source })
+fn create(path: &Path) -> Result<File, String> {
+    outfile::create(path).map_err(|why| {
+        format!("cannot create the report file '{}' of the configuration: {why}", path.display())
+    })
 }
 
 /// What a text report has in addition to the results.

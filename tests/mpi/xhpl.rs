@@ -251,7 +251,7 @@ fn names_and_files_of_hpl_mxp_run_it() {
     let folder = TempDir::new().unwrap();
     let lines = "a\nb\nHPL-MxP.out\n6\n1\n200 Ns\n1\n32 NBs\n0 PMAP\n1 P\n2 Q\n16.0\n1\n0\n";
     fs::write(folder.path().join("HPL-MxP.dat"), lines).unwrap();
-    for (name, flags) in [("xhpl_mxp", ""), ("hpl-ai", "--verbose"), ("xhpl", "--xhpl-ai")] {
+    for (name, flags) in [("xhpl_mxp", ""), ("hpl-ai", "--verbose")] {
         let (code, out, err) = named(name, folder.path(), 2, flags);
         assert_eq!(code, Some(0), "{name}: {out}\n{err}");
         assert!(out.contains("\nWR10MXP          200    32     1     2 "), "{name}: {out}");

@@ -73,23 +73,6 @@ fn help_teaches_groups_examples_and_exit_codes() {
 }
 
 #[test]
-fn one_dash_leads_to_the_flag_of_two() {
-    let program = Program::new();
-    for (args, flag) in [
-        ("-n 1000", "--n"),
-        ("-n=1000", "--n"),
-        ("-nb 64", "--nb"),
-        ("run -ft none", "--ft"),
-        ("init -ranks 2", "--ranks"),
-    ] {
-        let error = program.refused(args);
-        assert!(error.contains(&format!(" is here: {flag}\n")), "{args:?}: {error}");
-        assert!(!error.contains("-- -"), "{args:?}: {error}");
-    }
-    assert!(!program.refused("-j").contains("'--j"), "no such flag");
-}
-
-#[test]
 fn errors_show_no_control_bytes_and_no_endless_lines() {
     let program = Program::new();
     let wild = "\u{1b}]0;title\u{7}\u{1b}[2J\r\u{9b}31m";

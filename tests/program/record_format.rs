@@ -124,7 +124,7 @@ fn bytes_of_records_stay_what_they_are() {
     text += &json(&SlowLink { host: "n3".into(), times: 4.5, ..SlowLink::default() });
     text += &beat().line();
     text += &String::from_utf8(result::write_plain(&whole)).expect("JSON is text");
-    let stall = whole.protection.expect("it is protected").stall;
+    let stall = whole.protection.expect("it is protected").seconds.stall;
     text += &format!("\n{:02x?}\n", bytes_of(&stall));
     assert_golden("records.txt", &text, &[]);
 }

@@ -9,8 +9,8 @@ use skt_config::{
 };
 use skt_run::record::energy::{EnergyReading, METER, NodeWatts, Nodes};
 use skt_run::record::{
-    DetailedTiming, Event, MemorySplit, MxpRecord, Norms, Outcome, Protection, RefinementStep,
-    Restart, Sample, Stall, TestRecord,
+    CheckpointSeconds, DetailedTiming, Event, MemorySplit, MxpRecord, Norms, Outcome, Protection,
+    RefinementStep, Restart, Sample, Stall, TestRecord,
 };
 use skt_terms::phases::{PhaseTable, Phases};
 
@@ -229,18 +229,20 @@ fn protection() -> Protection {
         segment_bytes: 3 << 30,
         open_seconds: 0.75,
         checkpoints: 4,
-        checkpoint_seconds: 0.5,
-        stall_seconds: 0.5,
-        stall: Stall {
-            begin_seconds: 0.02,
-            turn_seconds: 0.03,
+        seconds: CheckpointSeconds {
+            checkpoint_seconds: 0.5,
+            stall_seconds: 0.5,
+            stall: Stall {
+                begin_seconds: 0.02,
+                turn_seconds: 0.03,
+                encode_seconds: 0.25,
+                agree_seconds: 0.05,
+                copy_seconds: 0.15,
+            },
+            skew_seconds: 0.125,
             encode_seconds: 0.25,
-            agree_seconds: 0.05,
-            copy_seconds: 0.15,
+            copy_seconds: 0.125,
         },
-        skew_seconds: 0.125,
-        encode_seconds: 0.25,
-        copy_seconds: 0.125,
         saved_bytes: 5 << 30,
         restarts: vec![Restart {
             epoch: 2,

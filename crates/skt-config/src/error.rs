@@ -3,7 +3,6 @@
 use std::fmt;
 
 use skt_terms::shown::shown;
-use skt_terms::units::counted;
 
 use super::param::Param;
 use super::source::ValueSource;
@@ -43,7 +42,18 @@ impl At {
 
     /// The error that the `value` given here is out of range.
     pub fn out_of_range(self, value: impl ToString, legal: impl Into<String>) -> ConfigError {
-        ConfigError::OutOfRange { at: self, value: value.to_string(), legal: legal.into() }
+        self.error(format!("value {} is out of range; legal: {}", value.to_string(), legal.into()))
+    }
+
+    /// The error that nothing is given here.
+    pub(crate) fn empty(self, legal: &str) -> ConfigError {
+        self.error(format!("no value is given; legal: {legal}"))
+    }
+
+    /// The error that the `value` given here is not what is `wanted`: `a whole number`, `a number`,
+    /// or `one of the choices`.
+    pub fn not_understood(self, value: &str, wanted: &str, legal: &str) -> ConfigError {
+        self.error(format!("`{value}` is not {wanted}; legal: {legal}"))
     }
 
     /// Refuses a text, given here, that is no number in this range.
@@ -60,6 +70,13 @@ impl At {
     /// A flag, with its dashes.
     pub fn flag(name: &str) -> At {
         At::named(name, &ValueSource::Flag)
+    }
+}
+
+impl ConfigError {
+    /// The error that a value is not legal, but `--lenient` would replace it.
+    pub(crate) fn or_lenient(self, used: &str) -> Self {
+        Self::Other(format!("{self}; --lenient takes {used} in its place, as the reference does"))
     }
 }
 
@@ -84,37 +101,9 @@ pub enum ConfigError {
     Write { file: String, source: std::io::Error },
     #[error("{file}: exists already; --force overwrites it")]
     Exists { file: String },
-    #[error(
-        "HPL.dat: not found in {folder}; `skt-hpl auto` runs without one, `skt-hpl init` writes one \
-         that fits this machine, --config FILE names another, or give --n (and --p, --q, ...) on \
-         the command line"
-    )]
-    NoConfig { folder: String },
     /// Something is wrong with a file, or the command line, as a whole.
     #[error("{file}: {what}")]
     NotAConfig { file: String, what: String },
-    /// HPL.dat ends too early.
-    #[error(
-        "{file}: the file ends after line {lines}; line {missing} ({name}) is missing \
-         (an HPL.dat has 31 lines)"
-    )]
-    Short { file: String, lines: usize, missing: usize, name: String },
-    #[error("{at}: no value is given; legal: {legal}")]
-    Empty { at: At, legal: String },
-    /// The value is not what is `wanted`: `a whole number`, `a number`, or `one of the choices`.
-    #[error("{at}: `{value}` is not {wanted}; legal: {legal}")]
-    NotUnderstood { at: At, value: String, wanted: &'static str, legal: String },
-    #[error("{at}: value {value} is out of range; legal: {legal}")]
-    OutOfRange { at: At, value: String, legal: String },
-    /// The value is not legal, but `--lenient` would replace it.
-    #[error("{error}; --lenient takes {used} in its place, as the reference does")]
-    Strict { error: Box<ConfigError>, used: String },
-    /// The lists of P and of Q do not pair up.
-    #[error(
-        "{p_at} has {} and {q_at} has {q_count}; they pair up, one Q for each P",
-        counted(*p_count, "value")
-    )]
-    GridPairs { p_at: Box<At>, p_count: usize, q_at: Box<At>, q_count: usize },
     /// The largest grid needs more processes than the job has.
     #[error(
         "{at}: the {p} x {q} grid{} needs {need} ranks, this job has {ranks}; \
@@ -122,9 +111,6 @@ pub enum ConfigError {
         with_checksums(*checksums), grid_words(*checksums)
     )]
     TooFewRanks { at: At, p: usize, q: usize, checksums: usize, need: usize, ranks: usize },
-    /// `--inject` flips a bit, and nothing would notice it.
-    #[error("--inject {inject}: flips a bit of the matrix, which only --ft abft notices")]
-    FlipUnnoticed { inject: String },
     /// What is given at one place is not legal: what is wrong and what to do.
     #[error("{at}: {what}")]
     BadText { at: At, what: String },

@@ -134,12 +134,12 @@ impl<'a> Reader<'a> {
             return Ok((line, place));
         }
         if self.reference.is_none() {
-            return Err(ConfigError::Short {
-                file: self.file.to_string(),
-                lines: self.lines.len(),
-                missing: self.next,
-                name: name.to_owned(),
-            });
+            let what = format!(
+                "the file ends after line {}; line {} ({name}) is missing (an HPL.dat has 31 lines)",
+                self.lines.len(),
+                self.next
+            );
+            return Err(ConfigError::NotAConfig { file: self.file.to_string(), what });
         }
         self.draft.ends_early.get_or_insert_with(|| Warning {
             at: At::named(name, &place),
@@ -200,24 +200,21 @@ impl<'a> Reader<'a> {
         is_legal: fn(i128) -> bool,
     ) -> Result<i128, ConfigError> {
         let Some(text) = self.word(line, at) else {
-            return Err(ConfigError::Empty { at: at.clone(), legal: legal.to_owned() });
+            return Err(at.clone().empty(legal));
         };
-        let (at, shown, legal) = (at.clone(), shown(&text), legal.to_owned());
+        let (at, shown) = (at.clone(), shown(&text));
         let value = i128::from(atoi(&text));
         let is_lenient = self.reference.is_some();
         let error = match parse_whole(&text) {
             Some(whole) if is_legal(whole) && (whole == value || !is_lenient) => return Ok(whole),
             Some(_) => at.clone().out_of_range(&shown, legal),
-            None => {
-                let (at, value) = (at.clone(), shown.clone());
-                ConfigError::NotUnderstood { at, value, wanted: "a whole number", legal }
-            }
+            None => at.clone().not_understood(&shown, "a whole number", legal),
         };
         if !is_legal(value) {
             return Err(error);
         }
         if !is_lenient {
-            return Err(ConfigError::Strict { error: Box::new(error), used: value.to_string() });
+            return Err(error.or_lenient(&value.to_string()));
         }
         let what = format!("`{shown}` is read as {value}, as the reference does");
         self.warnings.push(Warning { at, what });
@@ -277,7 +274,7 @@ impl<'a> Reader<'a> {
         let at = At::param(info.setting, &place);
         let Some(text) = self.word(line, &at) else {
             if info.heading != IGNORED {
-                return Err(ConfigError::Empty { at, legal: info.legal_in_dat() });
+                return Err(at.empty(&info.legal_in_dat()));
             }
             let what =
                 format!("no value is given; it has no effect here, {} is reported", info.default);
@@ -296,7 +293,7 @@ fn too_short(info: &Row<Param>, at: &At, count: Count, words: &[String]) -> Opti
     let is_value =
         |word: &&String| word.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c));
     let Some((first, later)) = words.split_first() else {
-        return Some(ConfigError::Empty { at: at.clone(), legal: info.legal_in_dat() });
+        return Some(at.clone().empty(&info.legal_in_dat()));
     };
     let Count { values: want, line } = count;
     let got = 1 + later.iter().take_while(is_value).count();
@@ -314,7 +311,7 @@ fn too_short(info: &Row<Param>, at: &At, count: Count, words: &[String]) -> Opti
     // At the end of a line, the reference takes the last value again.
     let used = atoi(found.or(later.last()).unwrap_or(first)).to_string();
     let is_legal = info.range.is_none_or(|range| range.contains(&used));
-    Some(if is_legal { ConfigError::Strict { error: Box::new(error), used } } else { error })
+    Some(if is_legal { error.or_lenient(&used) } else { error })
 }
 
 /// Writes a run as an HPL.dat with the classical comments, but for [`flags_besides`].

@@ -237,18 +237,15 @@ impl Launching {
 
     /// The error for an illegal value of this setting.
     pub fn wrong(self, value: &Value) -> ConfigError {
-        ConfigError::NotUnderstood {
-            at: self.at(&value.place),
-            value: shown(&value.text),
-            wanted: match self.info().written {
-                Written::Whole => "a whole number",
-                Written::Real => "a number",
-                Written::Flag => "true or false",
-                Written::Text => "a text",
-                Written::Time => "a time",
-            },
-            legal: self.info().legal(),
-        }
+        let wanted = match self.info().written {
+            Written::Whole => "a whole number",
+            Written::Real => "a number",
+            Written::Flag => "true or false",
+            Written::Text => "a text",
+            Written::Time => "a time",
+        };
+        let legal = self.info().legal();
+        self.at(&value.place).not_understood(&shown(&value.text), wanted, &legal)
     }
 }
 

@@ -163,10 +163,10 @@ impl Reader {
         let scalar =
             |value| self.scalar(param.info(), At::param, value, "a value or a list of values");
         match value.get_ref() {
-            DeValue::Array(list) if list.is_empty() => Err(ConfigError::Empty {
-                at: At::param(param, &self.place(value.span().start)),
-                legal: param.info().legal(),
-            }),
+            DeValue::Array(list) if list.is_empty() => {
+                let at = At::param(param, &self.place(value.span().start));
+                Err(at.empty(&param.info().legal()))
+            }
             DeValue::Array(list) => list.iter().map(scalar).collect(),
             _ => Ok(vec![scalar(value)?]),
         }
@@ -180,11 +180,9 @@ impl Reader {
         wanted: &'static str,
     ) -> Result<Value, ConfigError> {
         let place = self.place(value.span().start);
-        let (text, form) = scalar(value.get_ref()).ok_or_else(|| ConfigError::NotUnderstood {
-            at: at(row.setting, &place),
-            value: format!("this {}", value.get_ref().type_str()),
-            wanted,
-            legal: row.legal(),
+        let (text, form) = scalar(value.get_ref()).ok_or_else(|| {
+            let given = format!("this {}", value.get_ref().type_str());
+            at(row.setting, &place).not_understood(&given, wanted, &row.legal())
         })?;
         Ok(Value { text, form, place })
     }
@@ -236,12 +234,11 @@ fn sub_table<'a, 'i>(
 ) -> Result<&'a DeTable<'i>, ConfigError> {
     match value.get_ref() {
         DeValue::Table(table) => Ok(table),
-        other => Err(ConfigError::NotUnderstood {
-            at: At::named(name, place),
-            value: format!("this {}", other.type_str()),
-            wanted: "a table",
-            legal: format!("[{name}] with the keys {}", keys.join(", ")),
-        }),
+        other => {
+            let legal = format!("[{name}] with the keys {}", keys.join(", "));
+            let given = format!("this {}", other.type_str());
+            Err(At::named(name, place).not_understood(&given, "a table", &legal))
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use skt_terms::layout::near_square;
 use skt_terms::shown::shown;
+use skt_terms::units::counted;
 
 use super::checkpoint::{CheckpointDraft, checksum_columns};
 use super::draft::Draft;
@@ -148,7 +149,7 @@ impl Checker<'_> {
         };
         let at = || At::param(info.setting, &self.draft.place(info.setting));
         match values.len() {
-            0 => Err(ConfigError::Empty { at: at(), legal: info.legal() }),
+            0 => Err(at().empty(&info.legal())),
             1 => Ok(values.clone()),
             got if !info.is_list => Err(at().error(format!("{got} values where one belongs"))),
             got if got > MAX_LIST => {
@@ -164,10 +165,7 @@ impl Checker<'_> {
         let text = |value: &Value| match row.written {
             Written::Real => Ok(format!("{:?}", self.real(row, value)?)),
             Written::Text if row.choices.is_empty() => match value.text.as_str() {
-                "" => Err(ConfigError::Empty {
-                    at: At::param(row.setting, &value.place),
-                    legal: row.legal(),
-                }),
+                "" => Err(At::param(row.setting, &value.place).empty(&row.legal())),
                 text => Ok(text.to_owned()),
             },
             _ => {
@@ -233,7 +231,7 @@ impl Checker<'_> {
         error: ConfigError,
     ) -> Result<(), ConfigError> {
         if !self.rules.lenient {
-            return Err(ConfigError::Strict { error: Box::new(error), used });
+            return Err(error.or_lenient(&used));
         }
         let text = shown(&value.text);
         let legal = info.legal_in_dat();
@@ -266,9 +264,11 @@ impl Checker<'_> {
         let p_at = At::param(Param::P, &self.draft.place(Param::P));
         let q_at = At::param(Param::Q, &self.draft.place(Param::Q));
         if ps.len() != qs.len() {
-            let (p_count, q_count) = (ps.len(), qs.len());
-            let (p_at, q_at) = (Box::new(p_at), Box::new(q_at));
-            return Err(ConfigError::GridPairs { p_at, p_count, q_at, q_count });
+            return Err(ConfigError::Other(format!(
+                "{p_at} has {} and {q_at} has {}; they pair up, one Q for each P",
+                counted(ps.len(), "value"),
+                qs.len()
+            )));
         }
         if let Some((&p, &q)) = ps.iter().zip(&qs).find(|(p, q)| **p * **q > INT_MAX) {
             return Err(q_at.error(format!(
@@ -387,12 +387,8 @@ fn out_of_range(info: &Row<Param>, value: &Value) -> ConfigError {
 }
 
 fn not_understood(info: &Row<Param>, value: &Value, wanted: &'static str) -> ConfigError {
-    ConfigError::NotUnderstood {
-        at: At::param(info.setting, &value.place),
-        value: shown(&value.text),
-        wanted,
-        legal: legal_at(info, value),
-    }
+    let at = At::param(info.setting, &value.place);
+    at.not_understood(&shown(&value.text), wanted, &legal_at(info, value))
 }
 
 /// Reads a whole number in its range, or a choice as its code.

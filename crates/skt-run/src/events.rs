@@ -2,9 +2,8 @@
 //! implementation of [`RunEvents`].
 
 use std::cell::RefCell;
-use std::path::PathBuf;
+use std::fmt;
 use std::rc::Rc;
-use std::{fmt, io};
 
 use crate::record::cores::CoreShares;
 use crate::record::energy::RankEnergy;
@@ -13,40 +12,6 @@ use skt_config::RunSpec;
 use skt_health::slow::{Named, SlowReport};
 use skt_host::core_use::CoreUse;
 pub use skt_solver::pgesv::events::Silent;
-
-/// Why a report could not be written.
-#[derive(Debug, thiserror::Error)]
-pub enum ReportError {
-    /// The file of the text report cannot be created.
-    #[error(
-        "cannot create the report file '{}' (output file, lines 3 and 4 of an HPL.dat): {source}; \
-         name a file in a folder that exists and may be written to, or take device 6 for standard \
-         output", path.display()
-    )]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// The process was started with this stream closed.
-    #[error("cannot write the report: {0} is closed; open it, or name a file with --out")]
-    Closed(&'static str),
-    /// The text report cannot be written any more.
-    #[error("cannot write the report: {0}; the tests that are left are not run")]
-    Text(#[from] io::Error),
-    /// The last lines of the text report cannot be written.
-    #[error("cannot write the report: {0}")]
-    Summary(io::Error),
-    /// The JSON report cannot be written.
-    #[error("cannot write the JSON report '{}': {source}", path.display())]
-    Json {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
-}
 
 /// The parts of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -214,12 +179,12 @@ pub trait RunEvents {
         _spec: &RunSpec,
         _facts: RunFacts,
         _notes: Vec<String>,
-    ) -> Result<(), ReportError> {
+    ) -> Result<(), String> {
         Ok(())
     }
 
     /// Called with a note on the next tests.
-    fn note(&mut self, _note: &str) -> Result<(), ReportError> {
+    fn note(&mut self, _note: &str) -> Result<(), String> {
         Ok(())
     }
 
@@ -227,16 +192,14 @@ pub trait RunEvents {
     ///
     /// # Errors
     /// The report cannot be written, so that the test does not count as reported.
-    fn test_ends(&mut self, _record: &TestRecord) -> Result<(), ReportError> {
+    fn test_ends(&mut self, _record: &TestRecord) -> Result<(), String> {
         Ok(())
     }
 
-    /// Called after the last test, if all of them have been reported.
-    ///
-    /// # Errors
-    /// The report is not complete; [`ReportError::Json`] if only the JSON report is not.
-    fn run_ends(&mut self) -> Result<(), ReportError> {
-        Ok(())
+    /// Called after the last test, if all of them have been reported. Returns whether the JSON
+    /// report is complete, too; if not, the reason is printed.
+    fn run_ends(&mut self) -> Result<bool, String> {
+        Ok(true)
     }
 
     /// Number of lines that have been written to standard output.

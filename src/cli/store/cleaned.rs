@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 
 use skt_terms::units;
 
-use super::{CleanOptions, Cleaned, Lines, state};
+use super::{CleanOptions, Cleaned, state};
 use skt_store::store::{SegmentInfo, Store, StoreError};
 
 /// What was done with a segment.
@@ -20,9 +20,8 @@ pub(crate) enum CleanOutcome {
 /// Why a segment is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reason {
+    /// A live process is attached to the segment, or has created it.
     Attached,
-    /// The process that created the segment is alive.
-    Live,
     /// The process that created the segment is in another container.
     Unseen,
     /// The run, which was not named, can continue from the segment.
@@ -47,8 +46,7 @@ pub(crate) fn outcome(
 fn reason_to_keep(segment: &SegmentInfo, options: &CleanOptions) -> Option<Reason> {
     match state(segment) {
         _ if options.force => None,
-        "in use" => Some(Reason::Attached),
-        "live" => Some(Reason::Live),
+        "in use" | "live" => Some(Reason::Attached),
         "unknown" => Some(Reason::Unseen),
         "waiting" if options.run.is_none() => Some(Reason::Resumable),
         _ => None,
@@ -78,21 +76,17 @@ impl AddAssign for Cleaned {
     }
 }
 
-/// Writes what was done with the segments of one run: one line per outcome, or one per segment.
+/// Writes what was done with the segments of one run: one line per outcome.
 pub(crate) fn write(
     outcomes: &[(&SegmentInfo, CleanOutcome)],
-    lines: Lines,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    if lines == Lines::Segments {
-        return outcomes.iter().try_for_each(|(segment, outcome)| line(segment, *outcome, out));
-    }
     let mut kinds: Vec<CleanOutcome> =
-        outcomes.iter().map(|(_, outcome)| run_outcome(*outcome)).collect();
+        outcomes.iter().map(|(_, outcome)| *outcome).collect();
     kinds.sort_unstable();
     kinds.dedup();
     for kind in kinds {
-        let of_kind = || outcomes.iter().filter(|(_, outcome)| run_outcome(*outcome) == kind);
+        let of_kind = || outcomes.iter().filter(|(_, outcome)| *outcome == kind);
         let bytes = of_kind().map(|(segment, _)| segment.bytes as u64).sum();
         let (what, sum) = (segments(of_kind().count()), units::bytes(bytes));
         let run = outcomes[0].0.name.run();
@@ -100,7 +94,7 @@ pub(crate) fn write(
             CleanOutcome::Removed => writeln!(out, "removed {what} of run {run}, {sum}")?,
             CleanOutcome::Kept(reason) => {
                 let why = match reason {
-                    Reason::Attached | Reason::Live => "its processes are running",
+                    Reason::Attached => "its processes are running",
                     Reason::Unseen => "its processes are in another container",
                     Reason::Resumable => "it can continue from them",
                 };
@@ -116,37 +110,11 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// The outcome under which a line of a run counts a segment: the line does not distinguish whether
-/// a live process is attached to the segment or has created it.
-fn run_outcome(outcome: CleanOutcome) -> CleanOutcome {
-    match outcome {
-        CleanOutcome::Kept(Reason::Live) => CleanOutcome::Kept(Reason::Attached),
-        outcome => outcome,
-    }
-}
-
-fn line(segment: &SegmentInfo, outcome: CleanOutcome, out: &mut dyn Write) -> io::Result<()> {
-    let SegmentInfo { name, creator_pid: pid, bytes, .. } = segment;
-    let reason = match outcome {
-        CleanOutcome::Removed => return writeln!(out, "removed {name}: {bytes} bytes"),
-        CleanOutcome::Changed => return Ok(()),
-        CleanOutcome::Kept(reason) => reason,
-    };
-    let why = match reason {
-        Reason::Attached => "a process is attached".to_owned(),
-        Reason::Live => format!("its creator, process {pid}, is running"),
-        Reason::Unseen => format!("its creator, process {pid}, is in another container"),
-        Reason::Resumable => format!("run {} can continue from it", name.run()),
-    };
-    let by = force_by(reason, name.run());
-    writeln!(out, "kept {name}: {why} ({by} removes it nevertheless)")
-}
-
 /// The flags with which `clean` removes what it keeps for this reason.
 fn force_by(reason: Reason, run: &str) -> String {
     match reason {
         Reason::Resumable => format!("--run {run} or --force"),
-        Reason::Attached | Reason::Live | Reason::Unseen => "--force".to_owned(),
+        Reason::Attached | Reason::Unseen => "--force".to_owned(),
     }
 }
 

@@ -11,12 +11,12 @@ use skt_terms::units;
 use super::failed::Failed;
 use crate::report::output;
 use skt_checkpoint::checkpoint::level::folder::{
-    Remover, StoredImages, job_at_work, remove_images_of, stored_images,
+    Remover, job_at_work, remove_images_of, stored_images,
 };
-use skt_config::{ConfigError, Setting, ValueSource};
+use skt_config::{Setting, ValueSource};
 use skt_host::host::this_host;
 use skt_host::launcher_rank;
-use skt_run::protect::{column_in, is_mark, stored_checkpoints};
+use skt_run::protect::{is_mark, stored_checkpoints};
 use skt_store::store::{Liveness, STORES, SegmentInfo, Store, StoreError, StoreKind, host};
 
 mod cleaned;
@@ -35,14 +35,6 @@ oldest. The state of the run is the first of these that applies:
   incomplete  its processes died while they created segments: no run can use these
   ended       marks are left, by which nodes that were out of reach learn that the run has ended
 
-With --segments, `list` prints one line per segment, which is one of these:
-  in use      a process is attached
-  live        the process that created it is alive
-  unknown     the process that created it is in another container and cannot be seen from here
-  waiting     complete, and its run is interrupted: the same command continues from it
-  ended       a mark, by which nodes that were out of reach learn that the run has ended
-  incomplete  its process died while it created it, or it is damaged: no run can use it
-
 `clean` removes segments that are ended or incomplete; with --run also the waiting ones of that run, which then cannot continue; with --force all, also those in use.
 
 The checkpoints of a run, in memory and in images, are those that this host has data of, each \
@@ -50,8 +42,7 @@ with the columns that were factored: 7(448). A start goes back to one with --res
 hosts have it.
 
 With --images FOLDER, the folder of a level (local:FOLDER or global:FOLDER), images of checkpoints \
-in it are listed, too, one line per run with the age of its newest image, or with --segments one \
-line per epoch of a run. `clean` removes those of the run that --run \
+in it are listed, too, one line per run with the age of its newest image. `clean` removes those of the run that --run \
 names, unless segments of it are in use on this host; with --force those of all runs.";
 
 #[derive(Debug, Args)]
@@ -92,24 +83,6 @@ pub struct StoreFlags {
     /// Folder of a level, whose images are listed or removed, too; may be repeated
     #[arg(long, value_name = "FOLDER")]
     pub images: Vec<PathBuf>,
-    /// Print one line per segment, and per epoch of images, instead of one per run
-    #[arg(long)]
-    pub segments: bool,
-}
-
-impl StoreFlags {
-    fn lines(&self) -> Lines {
-        if self.segments { Lines::Segments } else { Lines::Runs }
-    }
-}
-
-/// What the output has a line for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lines {
-    /// Each run and, of images, each run in a folder.
-    Runs,
-    /// Each segment and, of images, each epoch of a run.
-    Segments,
 }
 
 /// Carries out the subcommand, on each process of a job for its host.
@@ -120,8 +93,8 @@ pub fn execute(args: &StoreArgs) -> Result<(), Failed> {
     }
     let done = match &args.action {
         StoreAction::List(from) => open(from).and_then(|store| {
-            list(&*store, from.lines(), &mut out)?;
-            list_images(&from.images, from.lines(), &mut out)
+            list(&*store, &mut out)?;
+            list_images(&from.images, &mut out)
         }),
         StoreAction::Clean { run, force, store: from } => {
             let options = CleanOptions { run: run.clone(), force: *force };
@@ -130,7 +103,7 @@ pub fn execute(args: &StoreArgs) -> Result<(), Failed> {
                 // Before the segments are removed: segments in use protect the images.
                 clean_images(&from.images, &*store, &options, &mut out)?;
                 let Cleaned { removed, removed_bytes, kept } =
-                    clean(&*store, &options, from.lines(), &mut out)?;
+                    clean(&*store, &options, &mut out)?;
                 let sum = units::bytes(removed_bytes);
                 writeln!(out, "{} removed, {sum}; {kept} kept", cleaned::segments(removed))?;
                 Ok(())
@@ -164,12 +137,11 @@ fn must_have(options: &CleanOptions, store: &dyn Store, folders: &[PathBuf]) -> 
 fn open(arg: &StoreFlags) -> Result<Box<dyn Store + Send + Sync>, Failed> {
     match arg.store.parse::<StoreKind>() {
         Ok(kind) => Ok(kind.open()),
-        Err(_) => Err(Failed::from(ConfigError::NotUnderstood {
-            at: Setting::Store.at(&ValueSource::Flag),
-            value: arg.store.clone(),
-            wanted: "understood",
-            legal: Setting::Store.info().legal(),
-        })),
+        Err(_) => {
+            let (at, legal) =
+                (Setting::Store.at(&ValueSource::Flag), Setting::Store.info().legal());
+            Err(at.not_understood(&arg.store, "understood", &legal).into())
+        }
     }
 }
 
@@ -198,87 +170,26 @@ pub struct Cleaned {
     pub kept: usize,
 }
 
-/// Writes one line per run that has segments here, or one per segment.
-pub fn list(
-    store: &(dyn Store + Send + Sync),
-    lines: Lines,
-    out: &mut dyn Write,
-) -> Result<(), Failed> {
+/// Writes one line per run that has segments here.
+pub fn list(store: &(dyn Store + Send + Sync), out: &mut dyn Write) -> Result<(), Failed> {
     let segments = store.list()?;
-    let now = host::now_unix_seconds();
     if segments.is_empty() {
         writeln!(out, "no segments")?;
         return Ok(());
     }
-    match lines {
-        Lines::Runs => {
-            let checkpoints = stored_checkpoints(store)?;
-            runs::write(&runs::from_segments(&segments, &checkpoints), now, out)?;
-        }
-        Lines::Segments => list_segments(segments, now, out)?,
-    }
-    Ok(())
+    let checkpoints = stored_checkpoints(store)?;
+    let runs = runs::from_segments(&segments, &checkpoints);
+    Ok(runs::write(&runs, host::now_unix_seconds(), out)?)
 }
 
-/// Writes one line per segment: run, rank, part, bytes, attached processes, its state in a word,
-/// its age and its location.
-fn list_segments(segments: Vec<SegmentInfo>, now: u64, out: &mut dyn Write) -> std::io::Result<()> {
-    writeln!(
-        out,
-        "{:<20} {:>6} {:<10} {:>14} {:>8} {:<10} {:>8}  LOCATION",
-        "RUN", "RANK", "PART", "BYTES", "ATTACHED", "STATE", "AGE"
-    )?;
-    for segment in segments {
-        let attached = match segment.attached {
-            Some(count) => count.to_string(),
-            None if segment.in_use => "yes".to_owned(),
-            None => "no".to_owned(),
-        };
-        let state = state(&segment);
-        let age_seconds = now.saturating_sub(segment.created_unix_seconds);
-        writeln!(
-            out,
-            "{:<20} {:>6} {:<10} {:>14} {attached:>8} {state:<10} {:>8}  {}",
-            segment.name.run(),
-            segment.name.rank(),
-            segment.name.role(),
-            segment.bytes,
-            age(age_seconds),
-            segment.location,
-        )?;
-    }
-    Ok(())
-}
-
-/// Writes one line per run that has images in these folders, or one per epoch.
-fn list_images(folders: &[PathBuf], lines: Lines, out: &mut dyn Write) -> Result<(), Failed> {
-    let now = host::now_unix_seconds();
+/// Writes one line per run that has images in these folders.
+fn list_images(folders: &[PathBuf], out: &mut dyn Write) -> Result<(), Failed> {
     for folder in folders {
         let all = stored_images(folder).map_err(images_failed)?;
         if all.is_empty() {
             writeln!(out, "no images in {}", folder.display())?;
-            continue;
-        }
-        if lines == Lines::Runs {
-            runs::write_images(&all, folder, now, out)?;
-            continue;
-        }
-        writeln!(
-            out,
-            "{:<20} {:>6} {:>10} {:>10} {:>6} {:>14} {:>8}  IMAGES IN",
-            "RUN", "TEST", "CHECKPOINT", "COLUMN", "RANKS", "BYTES", "AGE"
-        )?;
-        for images in all {
-            let StoredImages { run, test, generation, ranks, bytes, changed_unix_seconds, state } =
-                images;
-            let column = runs::format_column(state.as_deref().and_then(column_in));
-            let age = age(now.saturating_sub(changed_unix_seconds));
-            writeln!(
-                out,
-                "{run:<20} {test:>6} {:>10} {column:>10} {ranks:>6} {bytes:>14} {age:>8}  {}",
-                generation.epoch,
-                folder.display()
-            )?;
+        } else {
+            runs::write_images(&all, folder, host::now_unix_seconds(), out)?;
         }
     }
     Ok(())
@@ -352,11 +263,10 @@ fn state(segment: &SegmentInfo) -> &'static str {
 }
 
 /// Removes segments of this program that there is no reason to keep, and writes what was done with
-/// those of each run, in one line or in one per segment.
+/// those of each run.
 pub fn clean(
     store: &dyn Store,
     options: &CleanOptions,
-    lines: Lines,
     out: &mut dyn Write,
 ) -> Result<Cleaned, Failed> {
     let mut done = Cleaned::default();
@@ -369,7 +279,7 @@ pub fn clean(
             Ok::<_, StoreError>(())
         });
         // What was removed before an error is reported, too.
-        cleaned::write(&outcomes, lines, out)?;
+        cleaned::write(&outcomes, out)?;
         all?;
         done += cleaned::sum(&outcomes);
     }

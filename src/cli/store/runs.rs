@@ -70,7 +70,7 @@ fn format_checkpoints(checkpoints: &[StoredCheckpoint]) -> String {
     }
 }
 
-pub(super) fn format_column(column: Option<usize>) -> String {
+fn format_column(column: Option<usize>) -> String {
     column.map_or("-".to_owned(), |column| column.to_string())
 }
 

@@ -121,17 +121,13 @@ impl Reader<'_> {
     /// The error for the text of a setting that was given.
     fn not_understood(&self, setting: Setting) -> ConfigError {
         let (value, row) = (&self.0[&setting], setting.info());
-        ConfigError::NotUnderstood {
-            at: setting.at(&value.place),
-            value: shown(&value.text),
-            wanted: match (row.written, row.choices) {
-                (Written::Whole, _) => "a whole number",
-                (Written::Real, _) => "a number",
-                (Written::Flag, _) | (_, [_, ..]) => "one of the choices",
-                (Written::Time, _) | (Written::Text, []) => "understood",
-            },
-            legal: row.legal(),
-        }
+        let wanted = match (row.written, row.choices) {
+            (Written::Whole, _) => "a whole number",
+            (Written::Real, _) => "a number",
+            (Written::Flag, _) | (_, [_, ..]) => "one of the choices",
+            (Written::Time, _) | (Written::Text, []) => "understood",
+        };
+        setting.at(&value.place).not_understood(&shown(&value.text), wanted, &row.legal())
     }
 
     fn out_of_range(&self, setting: Setting, value: String, legal: String) -> ConfigError {

@@ -26,7 +26,7 @@ use skt_terms::exit::Exit;
 use skt_terms::units;
 
 use crate::error::agreed;
-use crate::events::{ReportError, RunEvents, Silent};
+use crate::events::{RunEvents, Silent};
 use crate::power::meter::Meter;
 use crate::power::{JobPower, MeterCommand};
 use crate::protect::{self, RankInRun, Settings};
@@ -261,8 +261,7 @@ fn begin_report(
         dgemm_self_test: Some(setup.rated.self_test.clone()),
         start_unix_seconds,
     };
-    let begun = events.run_begins(&setup.rated.spec, facts, setup.notes(settings));
-    begun.map_err(|why| why.to_string())
+    events.run_begins(&setup.rated.spec, facts, setup.notes(settings))
 }
 
 /// Ends the report. Returns the exit code of a job with tests of these `counts`, or `None` if the
@@ -275,10 +274,8 @@ fn end_report(events: &mut dyn RunEvents, counts: Counts, options: &JobOptions) 
         _ => Exit::Passed,
     };
     match events.run_ends() {
-        Ok(()) => Some(exit),
-        Err(why @ ReportError::Json { .. }) => {
-            messages::print(format_args!("error: {why}; the report itself is whole"));
-            Some(if exit == Exit::Passed { Exit::BadInput } else { exit })
+        Ok(is_json_whole) => {
+            Some(if exit == Exit::Passed && !is_json_whole { Exit::BadInput } else { exit })
         }
         Err(why) => {
             messages::print(format_args!("error: {why}"));

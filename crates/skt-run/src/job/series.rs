@@ -16,7 +16,7 @@ use super::setup::Setup;
 use super::watcher::Watcher;
 use crate::cores::TestCores;
 use crate::error::{End, JobError, agreed};
-use crate::events::{ReportError, RunEvents, SavedQueue};
+use crate::events::{RunEvents, SavedQueue};
 use crate::power::{JobPower, TestPower};
 use crate::protect::ledger::{Ledger, Results};
 use crate::protect::{
@@ -610,14 +610,14 @@ impl<'a, 'e> Tests<'a, 'e> {
         is_written(noted.and_then(|()| self.test_ends(record)))
     }
 
-    fn test_ends(&mut self, record: &TestRecord) -> Result<(), ReportError> {
+    fn test_ends(&mut self, record: &TestRecord) -> Result<(), String> {
         self.counts.add(&record.outcome);
         self.events.test_ends(record)
     }
 }
 
 /// Whether a report is written; if not, prints why.
-fn is_written(report: Result<(), ReportError>) -> bool {
+fn is_written(report: Result<(), String>) -> bool {
     report.inspect_err(|why| messages::print(format_args!("error: {why}"))).is_ok()
 }
 

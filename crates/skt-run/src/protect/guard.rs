@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use skt_terms::phases::{EarlierStarts, PhaseParts, PhaseTotals, Phases};
 
@@ -25,7 +24,7 @@ use crate::events::{Saved, SavedQueue};
 use crate::ptest;
 use crate::ptest::mxp::{Refined, RefinementGuard};
 use crate::ptest::refining::RefinementLeft;
-use crate::record::{Protection, Restart, Sample, Stall, TestRecord};
+use crate::record::{CheckpointSeconds, Protection, Restart, Sample, Stall, TestRecord};
 use crate::tuning::TUNING;
 use skt_checkpoint::checkpoint::decide::StartPlan;
 use skt_checkpoint::checkpoint::finish::FinishedRun;
@@ -83,20 +82,6 @@ struct CheckpointCosts {
     /// What this rank saved; all other numbers are the maximum over ranks.
     saved_bytes: u64,
     taken: Vec<Taken>,
-}
-
-/// What checkpoints cost a rank; once reduced, the maximum of each number over ranks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, Pod, Zeroable)]
-#[repr(C)]
-struct CheckpointSeconds {
-    /// Seconds from the beginning to the end.
-    checkpoint_seconds: f64,
-    /// The sum of all parts of `stall`.
-    stall_seconds: f64,
-    stall: Stall,
-    skew_seconds: f64,
-    encode_seconds: f64,
-    copy_seconds: f64,
 }
 
 /// Keeps one rank's matrix in shared memory, and saves it by checkpoints.
@@ -403,9 +388,6 @@ impl<'a> Protected<'a> {
     /// What the protection was and did, for the report.
     pub fn protection(&self) -> Protection {
         let Settings { codec, region, parities, .. } = &self.settings;
-        let CheckpointSeconds { checkpoint_seconds, stall_seconds, stall, .. } = self.costs.seconds;
-        let CheckpointSeconds { skew_seconds, encode_seconds, copy_seconds, .. } =
-            self.costs.seconds;
         Protection {
             codec: codec.to_string(),
             encoder: "ring".into(),
@@ -417,12 +399,7 @@ impl<'a> Protected<'a> {
             survives_nodes: self.survives_nodes,
             checkpoints: self.costs.checkpoints,
             overlap: self.overlaps,
-            checkpoint_seconds,
-            stall_seconds,
-            stall,
-            skew_seconds,
-            encode_seconds,
-            copy_seconds,
+            seconds: self.costs.seconds,
             saved_bytes: self.costs.saved_bytes,
             ..self.recorder.protection(&self.checkpointer, &self.settings)
         }

@@ -18,7 +18,9 @@ use skt_health::slow::SlowReport;
 
 pub(crate) use outcome::MAX_ROUNDING_RESIDUAL;
 pub use outcome::{Counts, MxpRecord, Norms, Outcome, RefinementStep};
-pub use protection::{Protection, RepairedRank, Replacement, Restart, Stall, Unverified};
+pub use protection::{
+    CheckpointSeconds, Protection, RepairedRank, Replacement, Restart, Stall, Unverified,
+};
 pub use samples::Sample;
 pub(crate) use samples::Samples;
 pub use skt_model::path::ROWS_IN_HALVES;

@@ -39,21 +39,8 @@ pub struct Protection {
     pub checkpoints: u64,
     /// Whether parities were computed during the update.
     pub overlap: bool,
-    /// Seconds from the beginning of each checkpoint to its completion, summed over the
-    /// checkpoints.
-    pub checkpoint_seconds: f64,
-    /// Seconds of `checkpoint_seconds` in which the solver's thread did nothing else, on the rank
-    /// where this took longest.
-    pub stall_seconds: f64,
-    /// What the solver's thread did in `stall_seconds`.
-    pub stall: Stall,
-    /// Seconds that the first rank to reach a checkpoint waited for the last. They are not part of
-    /// the checkpoint's time, because the ranks would have met at the next panel.
-    pub skew_seconds: f64,
-    /// Seconds of `checkpoint_seconds` to compute parities.
-    pub encode_seconds: f64,
-    /// Seconds of `checkpoint_seconds` to copy.
-    pub copy_seconds: f64,
+    #[serde(flatten)]
+    pub seconds: CheckpointSeconds,
     /// Bytes of the matrix that rank 0 saved in all checkpoints together.
     pub saved_bytes: u64,
     /// The restarts since the first start.
@@ -123,6 +110,23 @@ pub struct Unverified {
     pub first_column: usize,
     /// Number of columns that were eliminated when this happened last.
     pub last_column: usize,
+}
+
+/// What checkpoints cost, summed over them: the maximum of each number over ranks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, Pod, Zeroable)]
+#[repr(C)]
+pub struct CheckpointSeconds {
+    /// From the beginning of each to its completion.
+    pub checkpoint_seconds: f64,
+    /// In which the solver's thread did nothing else: the sum of all parts of `stall`.
+    pub stall_seconds: f64,
+    pub stall: Stall,
+    /// That the first rank to reach a checkpoint waited for the last. They are not part of the
+    /// checkpoint's time, because the ranks would have met at the next panel.
+    pub skew_seconds: f64,
+    /// To compute parities.
+    pub encode_seconds: f64,
+    pub copy_seconds: f64,
 }
 
 /// Why the solver's thread stood still: each part is the longest of any rank, summed over all

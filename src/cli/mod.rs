@@ -63,7 +63,6 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use failed::Failed;
 use skt_terms::exit::Exit;
-use xhpl::Xhpl;
 
 use skt_host::{descriptors, launcher_rank, messages, streams};
 use skt_run::heartbeat;

@@ -56,7 +56,7 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "T", default_value_t = 1)]
     pub threads: usize,
     /// Cores per node that are kept from the solver, for the threads that compute parities and
-    /// write images while it continues; the answer compares the run with and without them
+    /// write images while it continues
     #[arg(long, value_name = "K", default_value_t = 0)]
     pub helper_cores: usize,
     /// Memory per node, in GiB; of unequal nodes the number of each kind, e.g. 6x256,2x128, and of
@@ -191,7 +191,7 @@ fn answer(
     let levels: Option<Vec<Fields>> =
         levels.map(|levels| levels.iter().map(plan_levels::fields).collect());
     let of_machine = machine_fields(machine, plan);
-    let of_run = run_fields(machine, plan)?;
+    let of_run = run_fields(machine, plan);
     if is_json {
         let all = |columns: &[Fields]| columns.iter().map(Fields::json).collect::<Value>();
         let mut document = of_run.json();
@@ -251,7 +251,7 @@ fn machine_fields(machine: &PlannedMachine, plan: &Plan) -> Fields {
 }
 
 /// What the run has besides its protection.
-fn run_fields(machine: &PlannedMachine, plan: &Plan) -> Result<Fields, Failed> {
+fn run_fields(machine: &PlannedMachine, plan: &Plan) -> Fields {
     let run_on = machine.running(plan.choice().job.protocol);
     let mut fields = vec![
         ("nb", json!(machine.nb)),
@@ -268,10 +268,7 @@ fn run_fields(machine: &PlannedMachine, plan: &Plan) -> Result<Fields, Failed> {
         fields.push(("column_gflops_per_core", gflops.collect()));
         fields.push(("columns_over_mean", json!(run_on.padding(plan.grid))));
     }
-    if machine.helper_cores > 0 {
-        fields.push(("encoders_expected_gflops", encoders(machine, plan)?));
-    }
-    Ok(Fields(fields))
+    Fields(fields)
 }
 
 fn what_if_fields(what_if: &WhatIf) -> Fields {
@@ -318,26 +315,6 @@ fn candidate_fields(candidate: &Candidate) -> Fields {
         ("finish_probability", json!(expected.finish_probability())),
         ("expected_gflops", json!(candidate.expected_gflops)),
     ])
-}
-
-/// The rate of the best self checkpoints with each [`Encoder`]. `plan` is the plan of the machine
-/// as it is.
-fn encoders(machine: &PlannedMachine, plan: &Plan) -> Result<Value, Failed> {
-    let all = [
-        ("at_once", Encoder::AtOnce),
-        ("overlapped", Encoder::Overlapped),
-        ("helper_cores", Encoder::Helpers),
-    ];
-    let mut rates = json!({});
-    for (name, encoder) in all {
-        let other =
-            if encoder == machine.encoder { None } else { Some(machine.encoding(encoder).plan()?) };
-        let plan = other.as_ref().unwrap_or(plan);
-        if let Some(best) = plan.best_of(Protocol::SelfCheckpoint, machine.finish_probability) {
-            rates[name] = json!(plan.candidates[best].expected_gflops);
-        }
-    }
-    Ok(rates)
 }
 
 /// The seconds of work from one checkpoint to the next as a run takes them: at least 1, however few

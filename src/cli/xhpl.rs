@@ -212,8 +212,7 @@ mod tests {
         let run_args = as_drop_in(RunArgs::default());
         let method = &run_args.protect.settings.0[&Setting::Method][0].text;
         assert!(run_args.lenient && !run_args.as_reference && method == "none");
-        for line in ["xhpl", "xhpl-aix", "xhpl_intel64", "skt-hpl mxp", "hpl"]
-        {
+        for line in ["xhpl", "xhpl-aix", "xhpl_intel64", "skt-hpl mxp", "hpl"] {
             assert_eq!(run(line), None, "{line}");
         }
     }

@@ -536,6 +536,7 @@ fn images_are_listed_and_removed() {
     let of_another = ended("clean --run another");
     assert_eq!(of_another.status.code(), Some(2), "there is nothing of it: {of_another:?}");
     assert_eq!(images(&folder).len(), files);
+    let run = job.run();
     let removed = store(&format!("clean --run {run}"));
     let message = format!("removed {} image(s) of run {run}", files * RANKS);
     assert!(removed.contains(&message), "{removed}");

@@ -81,8 +81,7 @@ pub(crate) fn write(
     outcomes: &[(&SegmentInfo, CleanOutcome)],
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let mut kinds: Vec<CleanOutcome> =
-        outcomes.iter().map(|(_, outcome)| *outcome).collect();
+    let mut kinds: Vec<CleanOutcome> = outcomes.iter().map(|(_, outcome)| *outcome).collect();
     kinds.sort_unstable();
     kinds.dedup();
     for kind in kinds {

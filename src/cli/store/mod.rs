@@ -102,8 +102,7 @@ pub fn execute(args: &StoreArgs) -> Result<(), Failed> {
                 must_have(&options, &*store, &from.images)?;
                 // Before the segments are removed: segments in use protect the images.
                 clean_images(&from.images, &*store, &options, &mut out)?;
-                let Cleaned { removed, removed_bytes, kept } =
-                    clean(&*store, &options, &mut out)?;
+                let Cleaned { removed, removed_bytes, kept } = clean(&*store, &options, &mut out)?;
                 let sum = units::bytes(removed_bytes);
                 writeln!(out, "{} removed, {sum}; {kept} kept", cleaned::segments(removed))?;
                 Ok(())

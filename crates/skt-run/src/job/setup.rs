@@ -3,7 +3,7 @@
 //! ([`Held`]).
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::idle::IdleWatch;
 use super::outlook::{self, MeasuredRates};
@@ -20,7 +20,7 @@ use skt_checkpoint::checkpoint::group::PlacementError;
 use skt_checkpoint::checkpoint::level::folder::{FolderOwner, ImageJob};
 use skt_checkpoint::checkpoint::level::owners::Claimant;
 use skt_comm::{Comm, collect};
-use skt_config::{GemmPrecision, RunSpec, TestSpec};
+use skt_config::{RunSpec, TestSpec};
 use skt_health::doctor;
 use skt_health::doctor::finding::{Finding, FindingKind};
 use skt_health::environment::preflight::{self, DoesNotFit};
@@ -76,8 +76,6 @@ pub(crate) struct Setup<'a> {
     /// Whether the job is the reference's: without protection, and tests that do not fit are
     /// skipped.
     is_as_reference: bool,
-    /// The time of each part of the setup on this rank, in words.
-    part_times: String,
 }
 
 /// Where the ranks run, and what they compute with.
@@ -125,34 +123,9 @@ pub(crate) struct Held {
     pub outlooks: Vec<Option<Outlook>>,
 }
 
-/// The time that each part of the setup takes.
-struct StopWatch {
-    since: Instant,
-    parts: Vec<(&'static str, f64)>,
-}
-
-impl StopWatch {
-    fn start() -> Self {
-        Self { since: Instant::now(), parts: Vec::new() }
-    }
-
-    fn end_part(&mut self, name: &'static str) {
-        let now = Instant::now();
-        self.parts.push((name, (now - self.since).as_secs_f64()));
-        self.since = now;
-    }
-
-    fn words(&self) -> String {
-        let all: f64 = self.parts.iter().map(|(_, seconds)| seconds).sum();
-        let part = |(name, seconds): &(&str, f64)| format!("{name} {seconds:.3} s");
-        let parts: Vec<String> = self.parts.iter().map(part).collect();
-        format!("{} ({all:.3} s in all)", parts.join(", "))
-    }
-}
-
 impl Located {
     /// Collective.
-    fn new(job: Job, options: &JobOptions, watch: &mut StopWatch) -> Result<Self, JobError> {
+    fn new(job: Job, options: &JobOptions) -> Result<Self, JobError> {
         let Job { world, spec, settings, store } = job;
         let id = settings.is_on().then(|| store.id()).transpose()?;
         let comms = HostComms::new(world, id.as_ref())?;
@@ -162,9 +135,6 @@ impl Located {
         let kept = kept.transpose()?.flatten();
         let kept_blas = kept.as_ref().map(|kept| &kept.blas);
         let blas = blas::settle(world, spec.blas.as_deref(), &options.blas, kept_blas)?;
-        if blas.choice.is_some() {
-            watch.end_part("choice of the BLAS");
-        }
         let options = JobOptions { blas, ..options.clone() };
         // Our own threads call the BLAS, each for itself.
         library::use_one_thread();
@@ -173,7 +143,6 @@ impl Located {
         let machine = places.split_machine(world)?;
         let cores = RankCores::gather(machine.as_ref().unwrap_or(&comms.here), world.rank())?;
         let (_, index_in_store) = places::alike(&places, world.rank(), |place| place.memory);
-        watch.end_part("ranks and stores");
         Ok(Self { places, comms, machine, cores, kept, options, index_in_store })
     }
 
@@ -212,16 +181,10 @@ impl Pinned {
 
 impl Rated {
     /// Collective.
-    fn new(
-        job: Job,
-        located: &Located,
-        pinned: &mut Pinned,
-        watch: &mut StopWatch,
-    ) -> Result<Self, JobError> {
+    fn new(job: Job, located: &Located, pinned: &mut Pinned) -> Result<Self, JobError> {
         let Job { world, spec, settings, .. } = job;
         let Pinned { team, environment, pinning } = pinned;
         let idle = pinning.host().map(IdleWatch::start);
-        watch.end_part("threads and BLAS");
         let test_seconds = self_test_seconds(spec);
         let (mut self_test, mean) = self_test(world, team, test_seconds)?;
         let idle_cores = idle.map(|watch| watch.idle_cores(spec.threads));
@@ -245,7 +208,6 @@ impl Rated {
         self_test.warnings = warnings(lack, findings);
         self_test.warnings.extend(places::other_thread_variables(&located.places, spec.threads));
         self_test.warnings.extend(places::other_blas(&located.places));
-        watch.end_part("DGEMM self-test");
         let mut rates = MeasuredRates {
             gflops_per_core: self_test.gflops_per_core,
             rank_read_bytes: f64::INFINITY,
@@ -253,13 +215,9 @@ impl Rated {
         // Only checkpoints and limits of time are decided by it.
         if settings.is_on() {
             rates.rank_read_bytes = rank_read_bytes(world, team, spec)?;
-            watch.end_part("memory rate");
         }
         environment.bf16 =
             bf16::select_library(world, team, spec, &environment.blas, test_seconds)?;
-        if spec.gemm == GemmPrecision::Bf16 {
-            watch.end_part("test of bf16");
-        }
         let measure = |times: f64| Ok(selftest::dgemm_rates(team, times * test_seconds)?.mean);
         let kept = located.kept.as_ref();
         let (spec, doubt) = column_rates::settle(world, spec, kept, mean, measure)?;
@@ -469,20 +427,18 @@ impl<'a> Setup<'a> {
         let refused = fault_of_no_rank(settings, options, world.size())
             .or_else(|| outlook::nothing_to_resume(spec, settings));
         refused.map_or(Ok(()), |why| Err(JobError::refused(why)))?;
-        let mut watch = StopWatch::start();
         let kind: StoreKind = settings.store.parse()?;
         let (faults, run) = (&settings.inject, &settings.run_id);
         let injector = Arc::new(FaultInjector::new(faults, world.rank(), kind.open(), run));
         let mut wait = Announced::begin("all ranks to find their stores");
         let job = Job { world, spec, settings, store };
-        let mut located = Located::new(job, options, &mut watch)?;
+        let mut located = Located::new(job, options)?;
         wait.update("all ranks to start their threads and to time the BLAS");
         let mut pinned = Pinned::new(job, &located)?;
-        let rated = Rated::new(job, &located, &mut pinned, &mut watch)?;
+        let rated = Rated::new(job, &located, &mut pinned)?;
         let is_as_reference = options.as_reference && !settings.is_on();
         let job = Job { spec: &rated.spec, ..job };
         let held = Held::new(job, &mut located, rated.rates, is_as_reference, &mut wait)?;
-        watch.end_part("lock and memory");
         let places = &located.places;
         let (_, index_on_host) = places::alike(places, world.rank(), |place| &place.host);
         let is_first_on_host = index_on_host == 0;
@@ -495,7 +451,6 @@ impl<'a> Setup<'a> {
             injector,
             chosen: places::chosen(places, column_rates::measured(&rated.spec)),
             is_as_reference,
-            part_times: watch.words(),
             located,
             pinned,
             rated,
@@ -540,7 +495,6 @@ impl<'a> Setup<'a> {
         let as_reference = "no, as in the reference: a lost node ends the run; skt-hpl, the same \
                             program, takes checkpoints";
         let lines = [
-            ("start    ", Some(self.part_times.clone())),
             ("protected", self.is_as_reference.then(|| as_reference.to_owned())),
             ("rates    ", column_rates::note(spec)),
             ("protected", outlook::too_small(spec, settings)),

@@ -50,7 +50,6 @@ fn rows(tuned: &Tuned, tuning: &Tuning) -> String {
             for index in 0..tuned.candidates.len() {
                 rows += &row(tuned, race, index);
             }
-            rows += &largest_nb(tuned, race).unwrap_or_default();
             if race.verdict == RaceVerdict::Unfinished {
                 let _ =
                     writeln!(rows, "# {name}: {kept} stays, as time ended before it was decided");
@@ -100,10 +99,6 @@ fn spread(values: &[f64]) -> Option<f64> {
 fn remarks(tuning: &Tuning) -> String {
     let is_raced = |tuned: &Tuned| matches!(tuned.outcome, ParameterOutcome::Raced(_));
     let mut text = String::new();
-    if tuning.parameters.iter().any(is_raced) {
-        text += "# gain: of the fastest value over the one before, in pairs of trials; it counts \
-                 if it exceeds the noise, which chance alone explains\n";
-    }
     let is_changed = tuning.chosen != tuning.default;
     if let Some(together) = tuning.together {
         let (gain, noise) = percent(&together);
@@ -124,33 +119,7 @@ fn remarks(tuning: &Tuning) -> String {
         writeln!(text, "# nothing is faster than the defaults beyond the noise: {values}")
     };
     text.extend(tuning.disturbed.remark(tuning.trials));
-    let n = tuning.default.n;
-    let lighter = match tuning.default.mxp {
-        Some(_) => "row exchanges, broadcasts and the refinement",
-        None => "row exchanges and broadcasts",
-    };
-    let _ = writeln!(
-        text,
-        "# N = {n} is that of the trials: at a larger N a larger NB may be faster, and panels, \
-         {lighter} weigh less; --n chooses another"
-    );
     text
-}
-
-/// The remark on the largest NB that was tried, if it is the one chosen: of HPL-MxP the fastest may
-/// be larger still.
-fn largest_nb(tuned: &Tuned, race: &Race) -> Option<String> {
-    let chosen = &tuned.candidates[race.chosen];
-    let is_largest = || tuned.candidates.iter().all(|test| test.nb <= chosen.nb);
-    let has_remark = tuned.parameter == Parameter::Nb && chosen.mxp.is_some() && is_largest();
-    (has_remark && race.verdict == RaceVerdict::Better).then(|| {
-        let (nb, larger) = (chosen.nb, chosen.nb / 2 * 3);
-        format!(
-            "# nb: {nb} is the largest that was tried; --only nb --nb {nb},{larger},{} tries \
-             larger ones\n",
-            2 * nb
-        )
-    })
 }
 
 #[cfg(test)]
@@ -203,13 +172,9 @@ nb         64                    1           12.00         -  yes     +10.00    
 nb         96                    0               -         -  no           -        -
 # depth: 1 stays, as no time was left
 # bcast: 1ringM stays, as panels are not sent by messages
-# gain: of the fastest value over the one before, in pairs of trials; it counts if it exceeds the \
-noise, which chance alone explains
 # together: +5.00 % over the defaults, noise 1.00 %, 6 pairs
 # chosen: --p 1 --q 2 --nb 64 --depth 1 --nbmin 4 --rfact crout --pfact right --swap mix \
 --swap-threshold 64 --bcast 1ringM
-# N = 300 is that of the trials: at a larger N a larger NB may be faster, and panels, row \
-exchanges and broadcasts weigh less; --n chooses another
 "
         );
     }
@@ -238,24 +203,10 @@ exchanges and broadcasts weigh less; --n chooses another
         assert!(text.starts_with("# tune: HPL-MxP, matrix scaled, N = 300, 2 rank(s)"), "{text}");
         let values = "--p 1 --q 2 --nb 64 --depth 1 --swap mix --swap-threshold 64 --bcast 1ringM";
         assert!(text.contains(&format!("# chosen: {values}\n")), "{text}");
-        assert!(text.contains("row exchanges, broadcasts and the refinement weigh less"));
-        assert!(!text.contains("is the largest"), "96 was tried as well: {text}");
         let mut rounded = mxp_tuning();
         rounded.default.gemm = GemmPrecision::Bf16;
         let text = self::text(&rounded);
         assert!(text.starts_with("# tune: HPL-MxP, matrix scaled, gemm bf16, N = 300, "), "{text}");
-    }
-
-    #[test]
-    fn the_largest_nb_that_was_tried_may_not_be_the_fastest() {
-        let largest = |mut tuning: Tuning| {
-            tuning.parameters[0].candidates.truncate(2);
-            text(&tuning)
-        };
-        let remark = "\n# nb: 64 is the largest that was tried; --only nb --nb 64,96,128 tries";
-        let printed = largest(mxp_tuning());
-        assert!(printed.contains(remark), "{printed}");
-        assert!(!largest(tuning()).contains("is the largest"), "NB of HPL has a best value");
     }
 
     #[test]

@@ -39,7 +39,7 @@ use skt_run::job::{self, JobError, JobOptions};
 use skt_run::protect::Settings;
 use skt_run::record::TestRecord;
 use skt_run::tune::parameter::{Parameter, with_values};
-use skt_run::tune::{ParameterOutcome, RaceVerdict, Tuned, Tuning, TuningTask};
+use skt_run::tune::{TuningTask, table};
 
 /// The files that are written, in the current folder.
 const FILES: [&str; 2] = ["HPL.toml", "HPL.dat"];
@@ -284,7 +284,7 @@ impl Auto<'_> {
         let mut exit = Exit::BadInput;
         let tuned = match tuned {
             Ok(tuning) => tuning.map(|tuning| {
-                print_choices(&tuning);
+                messages::print(format_args!("{}", table::text(&tuning)));
                 let n = vec![tuning.chosen.n];
                 RunSpec { n, ..with_values(base, &tuning.chosen) }
             }),
@@ -381,31 +381,11 @@ impl Auto<'_> {
              this job was, repeats it, or resumes it after a loss; with HPL.dat, add{}",
             dat.flags()
         ));
-        let comment = "# Made by `skt-hpl auto`, which measured these ranks\n";
+        let comment = "# Made by `skt-hpl auto`, which measured these ranks\n\n";
         for chosen in [toml, dat] {
             output::write_file(chosen.path, &chosen.text(comment)?, self.args.size.force)?;
         }
         Ok(PathBuf::from(FILES[0]))
-    }
-}
-
-/// Prints what was chosen, and why, a line for each parameter.
-fn print_choices(tuning: &Tuning) {
-    for Tuned { parameter, outcome, .. } in &tuning.parameters {
-        let why = match outcome {
-            ParameterOutcome::Raced(race) => match (race.verdict, race.challenger) {
-                (RaceVerdict::Better, Some((_, by))) => {
-                    let [gain, noise] = [by.gain, by.noise].map(|part| 100.0 * part);
-                    format!("{gain:.1} % faster than the default, noise {noise:.1} %")
-                }
-                (RaceVerdict::Unfinished, _) => "no time to decide between its values".to_owned(),
-                _ => "no other value is faster beyond the noise".to_owned(),
-            },
-            ParameterOutcome::Idle(why) => (*why).to_owned(),
-            ParameterOutcome::NotReached => "no time was left to try others".to_owned(),
-        };
-        let value = parameter.shown(&tuning.chosen);
-        messages::print(format_args!("auto: {} {value}: {why}", parameter.name()));
     }
 }
 

@@ -16,10 +16,13 @@ impl Chosen<'_> {
     /// The text of the file; in TOML after `comment`, which is whole lines.
     pub(super) fn text(&self, comment: &str) -> Result<String, ConfigError> {
         match Format::from_path(self.path) {
-            Format::Dat => Ok(hpldat::write(self.spec)?),
+            Format::Dat => hpldat::write(self.spec),
             Format::Toml => {
-                let protection = toml::write_checkpoint(self.protection);
-                Ok(format!("{comment}\n{}{protection}", toml::write(self.spec)))
+                let mut text = comment.to_owned() + &toml::write(self.spec);
+                if !self.protection.is_empty() {
+                    text += &toml::write_checkpoint(self.protection);
+                }
+                Ok(text)
             }
         }
     }

@@ -1,14 +1,14 @@
 //! `skt-hpl convert`: converts between HPL.dat and TOML.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
+use super::chosen::Chosen;
 use super::hosts;
 use crate::report::output;
 use skt_config::{
-    Checked, CheckpointDraft, ConfigError, Format, RunSpec, ValidationRules, checkpoint, hpldat,
-    read_bytes, read_draft, toml, validate,
+    Checked, ConfigError, Format, ValidationRules, read_bytes, read_draft, toml, validate,
 };
 use skt_host::messages;
 use skt_run::protect::Settings;
@@ -60,7 +60,7 @@ pub(crate) fn execute(args: &ConvertArgs) -> Result<(), ConfigError> {
     hosts::warn(&checked.warnings);
     let named = args.output.as_deref().and_then(Format::named_by);
     let to = args.to.map(Format::from).or(named).unwrap_or(from.other());
-    let text = whole_text(&checked, to)?;
+    let text = whole_text(&checked, to, "")?;
     match &args.output {
         Some(path) => output::write_file(path, &text, args.force),
         None => output::print(&text),
@@ -69,39 +69,28 @@ pub(crate) fn execute(args: &ConvertArgs) -> Result<(), ConfigError> {
 
 /// The configuration as text in this form, with the settings of the launcher; reports on standard
 /// error what the form cannot hold.
-pub(super) fn whole_text(checked: &Checked, format: Format) -> Result<String, ConfigError> {
-    let mut text = text(&checked.spec, &checked.checkpoint, format)?;
-    match format {
-        Format::Toml if !checked.launch.is_empty() => text += &toml::write_launch(&checked.launch),
-        Format::Dat if !checked.launch.is_empty() => messages::print(format_args!(
+pub(super) fn whole_text(
+    checked: &Checked,
+    format: Format,
+    comment: &str,
+) -> Result<String, ConfigError> {
+    let Checked { spec, checkpoint: protection, launch, .. } = checked;
+    let path = Path::new(if format == Format::Dat { "HPL.dat" } else { "HPL.toml" });
+    let chosen = Chosen { spec, protection, path };
+    let text = chosen.text(comment)?;
+    if format == Format::Toml {
+        let launch = Some(launch).filter(|launch| !launch.is_empty());
+        return Ok(text + &launch.map(toml::write_launch).unwrap_or_default());
+    }
+    let flags = chosen.flags();
+    if !flags.is_empty() {
+        messages::print(format_args!("warning: HPL.dat cannot hold all of this run: add{flags}"));
+    }
+    if !launch.is_empty() {
+        messages::print(format_args!(
             "warning: launch: HPL.dat cannot hold settings of the launcher; give them to `skt-hpl \
              launch` as flags"
-        )),
-        _ => {}
+        ));
     }
     Ok(text)
-}
-
-/// The run as text in this form; reports on standard error what the form cannot hold.
-fn text(
-    spec: &RunSpec,
-    protection: &CheckpointDraft,
-    format: Format,
-) -> Result<String, ConfigError> {
-    match format {
-        Format::Toml if protection.is_empty() => Ok(toml::write(spec)),
-        Format::Toml => Ok(toml::write(spec) + &toml::write_checkpoint(protection)),
-        Format::Dat => {
-            let mut flags = hpldat::flags_besides(spec);
-            flags.extend(Some(checkpoint::flags(protection)).filter(|flags| !flags.is_empty()));
-            if !flags.is_empty() || spec.mxp.is_some() {
-                let mxp = if spec.mxp.is_some() { "mxp " } else { "" };
-                messages::print(format_args!(
-                    "warning: HPL.dat cannot hold all of this run: add {mxp}{}",
-                    flags.join(" ")
-                ));
-            }
-            hpldat::write(spec)
-        }
-    }
 }

@@ -77,7 +77,7 @@ pub(crate) fn execute(args: &InitArgs) -> Result<(), ConfigError> {
     let command = by_hand::start(&count) + &chosen.flags();
     let config = chosen.text(&format!(
         "# Made by `skt-hpl init` for this machine; run it with\n#   {command}\n\
-         # A smaller n ends sooner (the time grows as n^3), but at a lower rate.\n"
+         # A smaller n ends sooner (the time grows as n^3), but at a lower rate.\n\n"
     ))?;
     output::write_file(path, &config, size.force)?;
     if output::is_stdout(path) {

@@ -158,7 +158,7 @@ pub(crate) fn execute(args: &PlanArgs) -> Result<(), Failed> {
     Settings::read(protection, spec)?;
     let chosen = Chosen { spec, protection, path };
     let config = chosen.text(&format!(
-        "# Made by `skt-hpl plan` for {} nodes with {} ranks and {} thread(s) a rank: {}\n",
+        "# Made by `skt-hpl plan` for {} nodes with {} ranks and {} thread(s) a rank: {}\n\n",
         machine.nodes,
         machine.ranks_per_node,
         args.threads,

@@ -10,8 +10,8 @@ pub(super) const METER: &str = "meter";
 
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct PowerLogArgs {
-    /// Columns of power or energy of the meter's lines, by their names in the header, whose sum is taken
-    /// [default: the one column with a known name]
+    /// Columns of power or energy of the meter's lines, by their names in the header, whose sum is
+    /// taken [default: the one column with a known name]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', requires = METER)]
     power_column: Vec<String>,
     /// Add the power of all sensors that the meter's lines name, e.g. in a column `index`

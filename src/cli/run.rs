@@ -203,8 +203,8 @@ fn read_default(
             let folder = std::env::current_dir()
                 .map_or("the current folder".to_owned(), |dir| dir.display().to_string());
             Err(ConfigError::Other(format!(
-                "HPL.dat: not found in {folder}; `skt-hpl auto` runs without one, and `skt-hpl init` \
-                 writes one that fits this machine"
+                "HPL.dat: not found in {folder}; `skt-hpl auto` runs without one, `skt-hpl init` \
+                 writes one, and --config FILE names another"
             )))
         }
         other => other.map(Some),

@@ -209,16 +209,13 @@ fn write(args: &TuneArgs, job: &TuneJob, tuning: &Tuning) -> Result<(), ConfigEr
     let mut checked = job.checked.clone();
     checked.spec = with_values(&checked.spec, &tuning.chosen);
     checked.checkpoint = protection(job);
-    let format = Format::from_path(path);
-    let mut text = convert::whole_text(&checked, format)?;
-    if format == Format::Toml {
-        let (n, mxp) = (tuning.default.n, if args.mxp { " --mxp" } else { "" });
-        let (method, command) = (job.settings.method, next_command(job, tuning, path));
-        text = format!(
-            "# Tuned by `skt-hpl tune{mxp}`, with trials of N = {n} and --ft {method}. Run it \
-             with\n#   {command}\n\n{text}"
-        );
-    }
+    let (n, mxp) = (tuning.default.n, if args.mxp { " --mxp" } else { "" });
+    let (method, command) = (job.settings.method, next_command(job, tuning, path));
+    let comment = format!(
+        "# Tuned by `skt-hpl tune{mxp}`, with trials of N = {n} and --ft {method}. Run it with\n#   \
+         {command}\n\n"
+    );
+    let text = convert::whole_text(&checked, Format::from_path(path), &comment)?;
     output::write_file(path, &text, args.force)
 }
 

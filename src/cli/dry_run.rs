@@ -123,24 +123,15 @@ fn at_a_loss(options: &LaunchOptions, needs: Option<&BenchmarkNeeds>) -> String 
             if options.starts_over() { ", else from the beginning" } else { "" }
         ),
     };
-    match &options.pool.spares[..] {
-        [] => {
-            let until = match options.settings.no_spare {
-                NoSpare::Stop => "ends with 75",
-                NoSpare::Wait => "waits for it",
-                NoSpare::Spread => {
-                    return format!(
-                        "no spare takes the node's place: others run its ranks as well if they \
-                         have the memory, and {continues}"
-                    );
-                }
-            };
-            format!(
-                "no spare takes the node's place: `launch` {until}. Once it is back, {continues}"
-            )
+    let then = match (options.pool.spares.first(), options.settings.no_spare) {
+        (Some(next), _) => format!("{} takes the node's place", next.name),
+        (None, NoSpare::Stop) => "no spare: `launch` ends with 75 until the node is back".to_owned(),
+        (None, NoSpare::Wait) => "no spare: `launch` waits for the node".to_owned(),
+        (None, NoSpare::Spread) => {
+            "no spare: other nodes run its ranks if they have the memory".to_owned()
         }
-        [next, ..] => format!("{} takes the node's place, and {continues}", next.name),
-    }
+    };
+    format!("{then}, and {continues}")
 }
 
 /// Where nodes are to share the ranks of lost ones, and none could, if they have the memory of this

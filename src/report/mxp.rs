@@ -1,7 +1,6 @@
 //! What the text report of HPL-MxP has in place of, or in addition to, that of HPL.
 
-use super::cformat::c_exp;
-use skt_config::{GemmPrecision, MxpMatrix, RunSpec, TestSpec};
+use skt_config::{GemmPrecision, MxpMatrix, TestSpec};
 use skt_run::record::{Outcome, TestRecord};
 
 /// Parameters of HPL that have no meaning without pivoting.
@@ -17,12 +16,6 @@ pub(super) fn banner() -> String {
          by A. Petitet, R. Clint Whaley, P. Luszczek and J. Langou (UTK, UC Denver)",
         env!("CARGO_PKG_VERSION")
     )
-}
-
-/// The lines of HPL-MxP's own parameters in the echo; empty for HPL.
-pub(super) fn own_echo(spec: &RunSpec) -> String {
-    let Some(matrix) = spec.mxp else { return String::new() };
-    format!("{:<7}: {matrix}\n{:<7}: {}\n", "MATRIX", "GEMM", spec.gemm)
 }
 
 /// The notes of a run with this matrix and these products.
@@ -54,50 +47,25 @@ fn sums(gemm: GemmPrecision) -> Option<&'static str> {
 
 /// Why a factorization without pivoting stopped, and what to try.
 pub(super) fn broke_text(spec: &TestSpec, matrix: MxpMatrix, column: usize, pivot: &str) -> String {
-    let TestSpec { n, nb, gemm, .. } = spec;
-    let cause = if gemm.is_rounded() {
-        "operands of bf16 are not enough"
-    } else {
-        "single precision is not enough"
-    };
+    let others = others(matrix, spec.gemm);
     format!(
         "the factorization stopped: the pivot of column {column} (from 0) of the matrix {matrix} \
-         is {pivot}, and without pivoting no other can be taken\nat N = {n} and NB = {nb} {cause} \
-         for this matrix: try {}, a smaller N or another NB; if those fail as well, the BLAS or a \
-         node is faulty (`skt-hpl screen`)",
-        others(matrix, *gemm)
+         is {pivot}: try {others}, a smaller N or another NB"
     )
 }
 
 /// The likely cause of a residual that failed, and what to try.
 pub(super) fn hint_line(record: &TestRecord, blas: &str) -> Option<String> {
-    let Outcome::Failed { scaled_residual, .. } = record.outcome else { return None };
-    let matrix = record.spec.mxp?;
-    let TestSpec { n, nb, gemm, .. } = record.spec;
-    let mxp = record.mxp.as_ref()?;
-    if let Some(failure) = &mxp.failure {
-        return Some(format!(
-            "# hint: the matrix {matrix}, N = {n} and NB = {nb}: {failure}: try {}, a smaller N or \
-             another NB; if those fail as well, {} `skt-hpl screen` compares the nodes",
-            others(matrix, gemm),
-            wrong(blas)
-        ));
+    let mxp = record.mxp.as_ref().filter(|_| matches!(record.outcome, Outcome::Failed { .. }))?;
+    let remedy = format!("{} `skt-hpl screen` compares the nodes", wrong(blas));
+    if mxp.failure.is_none() && mxp.has_converged {
+        return Some(format!("# hint: the refinement converged, but to a wrong solution: {remedy}"));
     }
-    if mxp.has_converged {
-        return Some(format!(
-            "# hint: the refinement converged, but to a wrong solution: {} `skt-hpl screen` compares \
-             the nodes",
-            wrong(blas)
-        ));
-    }
+    let unfinished = || format!("the refinement did not converge in {} steps", mxp.steps.len());
+    let cause = mxp.failure.clone().unwrap_or_else(unfinished);
+    let others = others(record.spec.mxp?, record.spec.gemm);
     Some(format!(
-        "# hint: for the matrix {matrix}, N = {n} and NB = {nb} the refinement did not converge in \
-         {} steps, the scaled residual is {}: try {}, a smaller N or another \
-         NB; if those fail as well, {} `skt-hpl screen` compares the nodes",
-        mxp.steps.len(),
-        c_exp(scaled_residual, 0, 4),
-        others(matrix, gemm),
-        wrong(blas)
+        "# hint: {cause}: try {others}, a smaller N or another NB; if those fail as well, {remedy}"
     ))
 }
 

@@ -147,7 +147,9 @@ impl<'a, W: Write> TextReport<'a, W> {
         self.counts.add(&record.outcome);
         if let Outcome::Skipped { reason } = &record.outcome {
             write!(self.out, "{}", skip_text(&record.spec))?;
-            self.options.notes.push(skip_note(&record.spec, reason));
+            let TestSpec { n, nb, p, q, .. } = record.spec;
+            let note = format!("skipped: N {n}, NB {nb}, P {p}, Q {q}: {reason}");
+            self.options.notes.push(note);
             return self.due_notes();
         }
         self.head(record.spec.threshold)?;
@@ -306,8 +308,11 @@ fn echo(spec: &RunSpec) -> String {
     ];
     let is_used = |name: &str| spec.mxp.is_none() || !mxp::UNUSED.contains(&name);
     let used = lists.iter().filter(|(name, _)| is_used(name));
-    let echo: String = used.map(|(name, values)| format!("{name:<7}:{values}\n")).collect();
-    echo + &mxp::own_echo(spec)
+    let mut echo: String = used.map(|(name, values)| format!("{name:<7}:{values}\n")).collect();
+    if let Some(matrix) = spec.mxp {
+        echo += &format!("MATRIX : {matrix}\nGEMM   : {}\n", spec.gemm);
+    }
+    echo
 }
 
 /// The values of a list, eight per line.
@@ -445,7 +450,3 @@ pub(crate) fn reference_error(line: usize, function: &str, what: &str) -> String
     )
 }
 
-fn skip_note(spec: &TestSpec, reason: &str) -> String {
-    let TestSpec { n, nb, p, q, .. } = spec;
-    format!("skipped: N {n}, NB {nb}, P {p}, Q {q}: {reason}")
-}

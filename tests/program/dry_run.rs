@@ -46,11 +46,11 @@ fn a_dry_run_prints_the_plan_and_starts_nothing() {
 
     let plan = program.printed(&format!("{launch} -- --n 10000 --p 9 --q 2 --ft none"));
     assert_eq!(line(&plan, "spares"), "none");
-    let loss = "no spare takes the node's place: `launch` ends with 75. Once it is back, the run \
-                starts from the beginning";
+    let loss = "no spare: `launch` ends with 75 until the node is back, and the run starts from \
+                the beginning";
     assert_eq!(line(&plan, "a loss"), loss);
     let plan = program.printed(&format!("{launch} --no-spare wait -- --n 10000 --p 9 --q 2"));
-    let loss = "no spare takes the node's place: `launch` waits for it. Once it is back, the run ";
+    let loss = "no spare: `launch` waits for the node, and the run ";
     assert!(line(&plan, "a loss").starts_with(loss), "{plan}");
     // A short run with `self` has nothing to continue from.
     let warning = "no checkpoint is due before the end of the test: a run that loses memory starts";
@@ -61,7 +61,7 @@ fn a_dry_run_prints_the_plan_and_starts_nothing() {
         assert_eq!(starts_over, warns, "{flags}: {plan}");
     }
     let plan = program.printed(&format!("{launch} --no-spare spread -- --n 10000 --p 9 --q 2"));
-    let loss = "no spare takes the node's place: others run its ranks as well if they have the ";
+    let loss = "no spare: other nodes run its ranks if they have the memory, and the run ";
     assert!(line(&plan, "a loss").starts_with(loss), "{plan}");
     let warning = "with the memory of this machine";
     assert!(!plan.contains(warning), "{plan}");

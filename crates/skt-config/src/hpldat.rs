@@ -20,11 +20,6 @@ use super::spec::{Output, RunSpec, clean_title};
 use super::validate::{atoi, parse_whole};
 use super::value::{DatLine, Form, Row, Value};
 
-/// Number of the last lines, whose parameters do not change our storage.
-fn ignored_lines() -> usize {
-    PARAMS.iter().filter(|info| info.heading == IGNORED).count()
-}
-
 /// Number of lines of an HPL.dat.
 pub(crate) const LINES: usize = 31;
 /// Number of lines of an HPL-MxP.dat.
@@ -46,7 +41,9 @@ pub fn read(bytes: &[u8], file: &str, lenient: bool) -> Result<(Draft, Vec<Warni
     let mut lines = split_lines(bytes);
     let file: Arc<str> = file.into();
     let is_mxp = has_mxp_form(&lines);
-    if lines.len() >= LINES - ignored_lines() {
+    // The last lines' parameters do not change our storage.
+    let ignored = PARAMS.iter().filter(|info| info.heading == IGNORED).count();
+    if lines.len() >= LINES - ignored {
         // A missing line of these counts as empty.
         lines.resize(lines.len().max(LINES), b"");
     }

@@ -62,16 +62,13 @@ fn format_checkpoints(checkpoints: &[StoredCheckpoint]) -> String {
     let has_several = checkpoints.iter().any(|it| it.test != checkpoints[0].test);
     let one = |&StoredCheckpoint { test, epoch, column }: &_| {
         let of_test = if has_several { format!("t{test}:") } else { String::new() };
-        format!("{of_test}{epoch}({})", format_column(column))
+        let column = column.map_or("-".to_owned(), |column| column.to_string());
+        format!("{of_test}{epoch}({column})")
     };
     match checkpoints {
         [] => "-".to_owned(),
         all => all.iter().map(one).collect::<Vec<_>>().join(","),
     }
-}
-
-fn format_column(column: Option<usize>) -> String {
-    column.map_or("-".to_owned(), |column| column.to_string())
 }
 
 fn oldest(created_unix_seconds: impl Iterator<Item = u64>) -> u64 {

@@ -124,7 +124,9 @@ fn run_tests(
         protect::deadline::listen();
     }
     let start_unix_seconds = now_unix_seconds();
-    events.announce(&setup::starting_line(world.size(), spec));
+    let (tests, ranks, threads) = (spec.tests().len(), world.size(), spec.threads);
+    let begin = format!("{tests} test(s) on {ranks} rank(s) of {threads} thread(s): measuring DGEMM");
+    events.announce(&begin);
     let store = settings.store.parse::<StoreKind>()?.open();
     let setup = Setup::new(world, spec, settings, options, &*store)?;
     let spec = &setup.rated.spec;

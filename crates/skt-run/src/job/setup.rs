@@ -405,12 +405,6 @@ fn fault_of_no_rank(settings: &Settings, options: &JobOptions, ranks: usize) -> 
     Some(format!("--inject {fault}: there is no rank {rank}, this job has ranks 0 to {last}"))
 }
 
-/// The first line that a job prints.
-pub(crate) fn starting_line(ranks: usize, spec: &RunSpec) -> String {
-    let (tests, threads) = (spec.tests().len(), spec.threads);
-    format!("{tests} test(s) on {ranks} rank(s) of {threads} thread(s): measuring DGEMM")
-}
-
 impl<'a> Setup<'a> {
     /// Sets up a job whose segments are in `store`. Collective.
     ///

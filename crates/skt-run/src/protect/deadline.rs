@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::signal::Signal;
 
-use super::{LevelSettings, Levels};
+use super::Levels;
 use crate::grace;
 use skt_solver::pgesv::SolveError;
 use skt_terms::checkpoint_times::SPARE;
@@ -113,8 +113,14 @@ impl Deadline {
         levels: &Levels,
         whole: &[bool],
     ) -> SolveError {
-        let (when, names) = (self.format_end(now_unix), levels.0.iter().map(LevelSettings::name));
-        let kept = format_kept(&names.zip(whole.iter().copied()).collect::<Vec<_>>());
+        let when = self.format_end(now_unix);
+        let of_whole = levels.0.iter().zip(whole).filter(|(_, is_whole)| **is_whole);
+        let names: Vec<String> = of_whole.map(|(level, _)| level.name()).collect();
+        let kept = if names.is_empty() {
+            "in memory alone, which goes with the allocation".to_owned()
+        } else {
+            format!("in memory and in images on {}", names.join(", "))
+        };
         SolveError::TimeUp(format!(
             "{when}: the run stands at column {column}, and is kept {kept}; the same command \
              resumes from there"
@@ -128,23 +134,6 @@ impl Deadline {
             "{when}: the test stops at column {column}, and nothing of it is kept, as it has no \
              checkpoints; give the job more time"
         ))
-    }
-}
-
-/// Describes what is kept of a run that stops because its time ends. `levels` has their names, and
-/// whether images of the last epoch are complete there.
-fn format_kept(levels: &[(String, bool)]) -> String {
-    let names = |is_whole: bool| {
-        let of = levels.iter().filter(|(_, whole)| *whole == is_whole);
-        of.map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
-    };
-    match [names(true), names(false)].each_ref().map(String::as_str) {
-        ["", ""] => "in memory alone, which goes with the allocation".to_owned(),
-        ["", not] => format!("in memory alone: the images on {not} are not whole"),
-        [whole, ""] => format!("in memory and in images on {whole}"),
-        [whole, not] => {
-            format!("in memory and in images on {whole} (those on {not} are not whole)")
-        }
     }
 }
 
@@ -224,13 +213,13 @@ mod tests {
     }
 
     #[test]
-    fn kept_data_is_reported_level_by_level() {
-        let level = |name: &str, is_whole| (name.to_owned(), is_whole);
-        assert!(format_kept(&[]).contains("goes with the allocation"));
-        let both = [level("local:/a", true), level("global:/b", false)];
-        let words = "in memory and in images on local:/a (those on global:/b are not whole)";
-        assert_eq!(format_kept(&both), words);
-        assert_eq!(format_kept(&both[..1]), "in memory and in images on local:/a");
-        assert!(format_kept(&both[1..]).contains("global:/b are not whole"));
+    fn levels_with_whole_images_are_named() {
+        let levels = "local:/a,global:/b".parse::<Levels>().expect("two levels");
+        let deadline = Deadline { end_unix: Some(1.0) };
+        let kept = |whole: [bool; 2]| deadline.time_up(0.0, 7, &levels, &whole).to_string();
+        let of = |whole, names: &str| assert!(kept(whole).contains(names), "{}", kept(whole));
+        of([true, false], "at column 7, and is kept in memory and in images on local:/a; ");
+        of([true, true], "in images on local:/a, global:/b; ");
+        of([false, false], "in memory alone, which goes with the allocation; ");
     }
 }

@@ -905,7 +905,7 @@ mod tests {
     /// next number.
     #[test]
     fn bytes_of_a_state_match_its_format() {
-        assert_eq!(STATE_FORMAT.1, 6, "and other bytes here");
+        assert_eq!(STATE_FORMAT.1, 7, "and other bytes here");
         let json = concat!(
             r#"{"column":512,"elapsed_seconds":9.1,"origin":{"unix_seconds":1700000000.5,"#,
             r#""uptimes":[[7,12.5],[18446744073709551615,0.1]]},"checkpoints":3,"#,

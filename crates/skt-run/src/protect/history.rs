@@ -102,59 +102,35 @@ impl History {
 
 fn checkpoint(taken: &Taken) -> Event {
     let Taken { start_seconds, seconds, epoch, column, bytes } = *taken;
-    let is_known = seconds > 0.0 || bytes > 0;
-    let mib = bytes as f64 / f64::from(1 << 20);
-    let cost = if is_known {
-        format!("{mib:.1} MiB a rank")
-    } else {
-        "the last before a restart: its own time is not known".into()
-    };
     Event {
         kind: "checkpoint".into(),
         start_seconds,
         seconds,
         epoch: Some(epoch),
         column: Some(column),
-        bytes: is_known.then_some(bytes),
-        detail: format!("checkpoint {epoch} at column {column}, {cost}"),
+        bytes: (seconds > 0.0 || bytes > 0).then_some(bytes),
+        detail: format!("checkpoint {epoch} at column {column}"),
     }
 }
 
 /// The event of the failure, which takes the time that was lost, and the event of the recovery
 /// after it.
 fn restart(restart: &Restart) -> [Event; 2] {
-    let Restart { epoch, column, start_seconds, lost_seconds, recover_seconds, .. } = restart;
+    let Restart { epoch, column, start_seconds, lost_seconds, recover_seconds, .. } = *restart;
     let event = |kind: &str, start_seconds: f64, seconds: f64, detail: String| Event {
         kind: kind.into(),
         start_seconds,
         seconds,
-        epoch: Some(*epoch).filter(|&epoch| epoch > 0),
-        column: Some(*column),
+        epoch: Some(epoch).filter(|&epoch| epoch > 0),
+        column: Some(column),
         bytes: None,
         detail,
     };
-    let rebuilt = restart.format_rebuilt();
-    let damage = restart.format_damage();
-    let (lost, from) = match epoch {
-        // There was no checkpoint yet.
-        0 if *column == 0 => {
-            ("all work lost, and the time until the restart".to_owned(), String::new())
-        }
-        // Nothing was saved, and nothing computed was lost.
-        0 => ("the time until the restart".to_owned(), String::new()),
-        _ => (
-            format!("work since checkpoint {epoch} lost, and the time until the restart"),
-            format!("from checkpoint {epoch} "),
-        ),
-    };
+    let failed_seconds = (start_seconds - lost_seconds).max(0.0);
+    let lost = "lost work, and the time until the restart".to_owned();
     [
-        event("failure", (start_seconds - lost_seconds).max(0.0), *lost_seconds, lost),
-        event(
-            "recovery",
-            *start_seconds,
-            *recover_seconds,
-            format!("{from}at column {column}; {rebuilt}{damage}"),
-        ),
+        event("failure", failed_seconds, lost_seconds, lost),
+        event("recovery", start_seconds, recover_seconds, restart.words()),
     ]
 }
 
@@ -186,7 +162,6 @@ mod tests {
         history.restarts[0].epoch = 0;
         let events = history.events(40.0, "back substitution");
         let of = |kind: &str| events.iter().find(|event| event.kind == kind).expect(kind);
-        assert_eq!(of("failure").detail, "the time until the restart");
         assert_eq!(of("recovery").detail, "at column 100; ranks rebuilt: [3]");
         assert_eq!(of("recovery").epoch, None);
     }
@@ -208,9 +183,8 @@ mod tests {
             |taken: Taken| checkpoint(&Taken::from(<(f64, f64, u64, usize, u64)>::from(taken)));
         let short = kept(Taken { seconds: 3e-4, ..taken(1) });
         assert_eq!((short.seconds, short.bytes), (0.0, Some(1 << 20)));
-        assert!(short.detail.ends_with("1.0 MiB a rank"), "{}", short.detail);
         let last = kept(Taken { seconds: 0.0, bytes: 0, ..taken(1) });
-        assert!(last.bytes.is_none() && last.detail.ends_with("not known"), "{}", last.detail);
+        assert_eq!(last.bytes, None);
     }
 
     #[test]

@@ -247,23 +247,18 @@ impl CheckpointSchedule {
         false
     }
 
-    /// Whether the job's time may end before the test does.
-    fn may_run_out_of_time(&self) -> bool {
-        let (_, seconds) = self.seconds_ahead(0);
-        self.time_seconds.is_some_and(|limit| SLOWER * seconds > limit)
-    }
-
     /// Predicts whether the test will have checkpoints.
     pub fn outlook(&self) -> Outlook {
         let slow = Self { rate: self.rate / SLOWER, ..self.clone() };
+        let slow_seconds = SLOWER * self.seconds_ahead(0).1;
         match (self.takes_one(), slow.takes_one()) {
             (true, _) => Outlook::Due,
             // A user who asks for no checkpoints wants to have, and to measure, their setup only.
             (false, _) if self.every == Every::Never => Outlook::NoneDue,
             (false, true) => Outlook::NoneDue,
             // The last checkpoint is due when the time ends.
-            (false, false) if self.may_run_out_of_time() => Outlook::NoneDue,
-            (false, false) => Outlook::TooShort,
+            _ if self.time_seconds.is_some_and(|limit| slow_seconds > limit) => Outlook::NoneDue,
+            _ => Outlook::TooShort,
         }
     }
 }

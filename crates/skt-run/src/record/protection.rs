@@ -205,33 +205,26 @@ pub struct Restart {
 }
 
 impl Restart {
-    /// The ranks that were rebuilt: their numbers, or how many, if there are many.
-    pub fn format_rebuilt(&self) -> String {
-        match &self.rebuilt_ranks[..] {
-            [] => "no rank had to be rebuilt".to_owned(),
-            ranks if ranks.len() <= 8 => format!("ranks rebuilt: {ranks:?}"),
-            ranks => format!("{} ranks rebuilt", ranks.len()),
-        }
-    }
-
-    /// The line that a start prints when it has resumed the run.
-    pub(crate) fn format_resumption(&self) -> String {
-        let (rebuilt, damaged) = (self.format_rebuilt(), self.format_damage());
+    /// Where the run continued, and what was rebuilt.
+    pub(crate) fn words(&self) -> String {
         let from = match self.epoch {
             0 => String::new(),
             epoch => format!("from checkpoint {epoch} "),
         };
-        let (column, seconds) = (self.column, self.recover_seconds);
-        format!(
-            "resuming {from}at column {column}; {rebuilt}{damaged}; recovery took {seconds:.2} s"
-        )
-    }
-
-    /// A note on damaged memory, to follow the ranks that were rebuilt; empty if there is none.
-    pub fn format_damage(&self) -> String {
-        match self.damaged_blocks {
+        let rebuilt = match &self.rebuilt_ranks[..] {
+            [] => "no rank had to be rebuilt".to_owned(),
+            ranks if ranks.len() <= 8 => format!("ranks rebuilt: {ranks:?}"),
+            ranks => format!("{} ranks rebuilt", ranks.len()),
+        };
+        let damaged = match self.damaged_blocks {
             0 => String::new(),
             blocks => format!("; damaged blocks of memory rebuilt: {blocks}"),
-        }
+        };
+        format!("{from}at column {}; {rebuilt}{damaged}", self.column)
+    }
+
+    /// The line that a start prints when it has resumed the run.
+    pub(crate) fn format_resumption(&self) -> String {
+        format!("resuming {}; recovery took {:.2} s", self.words(), self.recover_seconds)
     }
 }

@@ -125,7 +125,9 @@ fn at_a_loss(options: &LaunchOptions, needs: Option<&BenchmarkNeeds>) -> String 
     };
     let then = match (options.pool.spares.first(), options.settings.no_spare) {
         (Some(next), _) => format!("{} takes the node's place", next.name),
-        (None, NoSpare::Stop) => "no spare: `launch` ends with 75 until the node is back".to_owned(),
+        (None, NoSpare::Stop) => {
+            "no spare: `launch` ends with 75 until the node is back".to_owned()
+        }
         (None, NoSpare::Wait) => "no spare: `launch` waits for the node".to_owned(),
         (None, NoSpare::Spread) => {
             "no spare: other nodes run its ranks if they have the memory".to_owned()

@@ -59,7 +59,9 @@ pub(super) fn hint_line(record: &TestRecord, blas: &str) -> Option<String> {
     let mxp = record.mxp.as_ref().filter(|_| matches!(record.outcome, Outcome::Failed { .. }))?;
     let remedy = format!("{} `skt-hpl screen` compares the nodes", wrong(blas));
     if mxp.failure.is_none() && mxp.has_converged {
-        return Some(format!("# hint: the refinement converged, but to a wrong solution: {remedy}"));
+        return Some(format!(
+            "# hint: the refinement converged, but to a wrong solution: {remedy}"
+        ));
     }
     let unfinished = || format!("the refinement did not converge in {} steps", mxp.steps.len());
     let cause = mxp.failure.clone().unwrap_or_else(unfinished);

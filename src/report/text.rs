@@ -449,4 +449,3 @@ pub(crate) fn reference_error(line: usize, function: &str, what: &str) -> String
         "HPL ERROR from process # 0, on line {line} of function {function}:\n>>> {what} <<<\n\n"
     )
 }
-

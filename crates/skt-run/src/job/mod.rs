@@ -125,7 +125,8 @@ fn run_tests(
     }
     let start_unix_seconds = now_unix_seconds();
     let (tests, ranks, threads) = (spec.tests().len(), world.size(), spec.threads);
-    let begin = format!("{tests} test(s) on {ranks} rank(s) of {threads} thread(s): measuring DGEMM");
+    let begin =
+        format!("{tests} test(s) on {ranks} rank(s) of {threads} thread(s): measuring DGEMM");
     events.announce(&begin);
     let store = settings.store.parse::<StoreKind>()?.open();
     let setup = Setup::new(world, spec, settings, options, &*store)?;

@@ -95,7 +95,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let disturbed = x_of(&cluster, FOLDER)?;
     let report = fs::read_to_string(cluster.shared().join(format!("{FOLDER}.report")))?;
     for line in report.lines() {
-        let starts = ["WR", "WC", "||Ax", "# x:", "# protection", "# checkpoints", "# restart"];
+        let starts = ["WR", "WC", "||Ax", "# x:", "# protection", "# restart"];
         if starts.iter().any(|start| line.starts_with(start)) {
             println!("{line}");
         }

@@ -4,13 +4,12 @@ use super::watcher::Watcher;
 use crate::error::JobError;
 use crate::events::RunEvents as _;
 use crate::protect::{
-    self, Done, GuessedRates, Opened, Protected, Settings, TestContext, Unprotected,
+    self, Done, GuessedRates, Opened, Settings, TestContext, Unprotected,
 };
 use crate::ptest::{self, TestRun};
 use crate::record::TestRecord;
 use skt_checkpoint::checkpoint::decide::StartPlan;
 use skt_checkpoint::checkpoint::group::SharedDomain;
-use skt_checkpoint::checkpoint::level::Load;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_comm::{Comm, collect};
 use skt_config::TestSpec;
@@ -35,26 +34,27 @@ pub(super) fn run_protected<'a>(
             Opened::Ready(abft, found) => (abft, found),
             Opened::Done(done) => return Ok((done, true)),
         };
-        warn_of_levels(ranks, settings, &found, watcher);
-        if let Some(load) = &found.load {
-            let level = settings.levels.0[load.level].name();
-            let lines = image_lines(load, &level, found.epoch);
-            lines.iter().for_each(|line| watcher.announce(line));
-        }
-        watcher.announce(&placement_line(test, &found));
+        report_found(ranks, settings, &found, watcher);
         return Ok((abft.run(team, watcher)?, false));
     }
     let (mut guard, found) = match protect::open(ranks, test, settings, context)? {
         Opened::Ready(guard, found) => (guard, found),
         Opened::Done(done) => return Ok((done, true)),
     };
-    warn_of_levels(ranks, settings, &found, watcher);
-    if let (0, Some(loss)) = (ranks.rank(), unsurvivable(settings.parities, &found)) {
-        watcher.events.clear();
-        messages::print(format_args!("warning: {loss}"));
-    }
-    opening_lines(&guard, &found).iter().for_each(|line| watcher.announce(line));
+    report_found(ranks, settings, &found, watcher);
     let resumed = guard.is_resumed();
+    if found.unusable > 0 {
+        let why = if resumed {
+            "are left out: damaged, or of a checkpoint that too few ranks have"
+        } else {
+            "hold no complete checkpoint, or none that is wanted: the run begins from the beginning"
+        };
+        let unusable = found.unusable;
+        watcher.announce(&format!("{unusable} segment(s) or image(s) of earlier starts {why}"));
+    }
+    if let Some(restart) = guard.restart().filter(|_| resumed) {
+        watcher.announce(&restart.format_resumption());
+    }
     let grid = ptest::grid(guard.comm(), test)?.expect("a place for each");
     let record =
         ptest::run_any(TestRun { grid: &grid, team, spec: test }, &mut *guard, resumed, watcher)?;
@@ -63,79 +63,39 @@ pub(super) fn run_protected<'a>(
     Ok((guard.finish(&result.unwrap_or_default())?, false))
 }
 
-/// Prints on rank 0 which levels a start has given up.
-fn warn_of_levels(ranks: &Comm, settings: &Settings, found: &StartPlan, watcher: &mut Watcher) {
-    if ranks.rank() != 0 {
-        return;
-    }
-    watcher.events.clear();
-    for (level, given_up) in settings.levels.0.iter().zip(&found.given_up) {
-        if let Some(why) = given_up {
-            let name = level.name();
+/// Reports what a start has found: levels that it has given up, losses that are not survivable, and
+/// images that it resumes from.
+fn report_found(ranks: &Comm, settings: &Settings, found: &StartPlan, watcher: &mut Watcher) {
+    if ranks.rank() == 0 {
+        watcher.events.clear();
+        for (level, given_up) in settings.levels.0.iter().zip(&found.given_up) {
+            if let Some(why) = given_up {
+                let name = level.name();
+                messages::print(format_args!(
+                    "warning: no images of level {name} are written or removed in this start: {why}"
+                ));
+            }
+        }
+        let shared = found.shared_domain.as_ref().filter(|_| !found.single_domain);
+        if let Some(SharedDomain { name, ranks }) = shared
+            && *ranks > settings.parities
+        {
             messages::print(format_args!(
-                "warning: no images of level {name} are written or removed in this start: {why}"
+                "warning: failure domain {name} has {ranks} ranks of one group: its loss is not \
+                 survivable"
             ));
         }
     }
-}
-
-/// The lines about a start that resumes from the images of a level.
-fn image_lines(load: &Load, level: &str, epoch: u64) -> [String; 2] {
-    [
-        format!("memory is not used: {}", load.why),
-        format!("taking the images of checkpoint {epoch} from {level}"),
-    ]
-}
-
-/// The line about what the loss of nodes would mean to a test with checksums.
-fn placement_line(test: &TestSpec, found: &StartPlan) -> String {
-    let many = if test.checksums == 1 { "rank" } else { "ranks" };
-    let survives = format!("each process row survives the loss of {} {many}", test.checksums);
-    if found.single_domain {
-        format!("{survives}; all are on one host: protected against the death of processes only")
-    } else if let Some(loss) = unsurvivable(test.checksums, found) {
-        format!("{survives}; {loss}")
-    } else {
-        format!(
-            "{survives}, so the run survives the loss of any {} failure domain(s)",
-            test.checksums
-        )
-    }
-}
-
-/// The failure domain among several whose loss takes more ranks of a group than `parities`, in
-/// words.
-fn unsurvivable(parities: usize, found: &StartPlan) -> Option<String> {
-    let shared = found.shared_domain.as_ref().filter(|_| !found.single_domain)?;
-    let SharedDomain { name, ranks } = shared;
-    (*ranks > parities).then(|| {
-        format!("failure domain {name} has {ranks} ranks of one group: its loss is not survivable")
-    })
-}
-
-/// The lines about what a start has found.
-fn opening_lines(guard: &Protected, found: &StartPlan) -> Vec<String> {
-    let mut lines = Vec::new();
-    if found.unusable > 0 {
-        let why = if guard.is_resumed() {
-            "are left out: damaged, or of a checkpoint that too few ranks have"
-        } else {
-            "hold no complete checkpoint, or none that is wanted: the run begins from the beginning"
-        };
-        lines.push(format!("{} segment(s) or image(s) of earlier starts {why}", found.unusable));
-    }
-    if let (true, Some(restart)) = (guard.is_resumed(), guard.restart()) {
-        if let (Some(load), Some(level)) = (&found.load, &restart.level) {
-            lines.extend(image_lines(load, level, restart.epoch));
-        }
-        lines.push(restart.format_resumption());
+    if let Some(load) = &found.load {
+        let (level, epoch) = (settings.levels.0[load.level].name(), found.epoch);
+        watcher.announce(&format!("memory is not used: {}", load.why));
+        watcher.announce(&format!("taking the images of checkpoint {epoch} from {level}"));
     }
     if found.single_domain {
-        lines.push(
-            "all ranks are on one host: protected against the death of processes only".into(),
+        watcher.announce(
+            "all ranks are on one host: protected against the death of processes only",
         );
     }
-    lines
 }
 
 /// Runs a test without protection. One with a `lack` of memory is skipped.

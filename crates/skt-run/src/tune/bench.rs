@@ -15,15 +15,6 @@ use crate::record::cores::CoreShares;
 use crate::record::{MxpRecord, Outcome, TestRecord};
 use skt_config::TestSpec;
 
-/// What may have made a trial wrong.
-const HINT: &str = "Is the BLAS, the memory or the network at fault?";
-const HINT_OF_MXP: &str = "Single precision may not be enough for this matrix: try another \
-                           --matrix or a smaller --n. If those fail as well, the BLAS, the memory \
-                           or the network is at fault";
-const HINT_OF_ROUNDED: &str = "Operands of bf16 may not be enough for this matrix: try --gemm fp32, \
-                               another --matrix or a smaller --n. If those fail as well, the BLAS, \
-                               the memory or the network is at fault";
-
 /// Trials on all ranks, which rank 0 leads.
 pub(crate) struct OnRanks<'a> {
     pub ranks: Trials<'a>,
@@ -108,7 +99,7 @@ impl Bench for OnRanks<'_> {
             let may_repeat =
                 self.repeats && end_seconds < self.budget_seconds && !self.disturbed.is_lasting();
             let is_repeated = disturbed.is_some() && may_repeat && !is_last;
-            self.disturbed.add(disturbed, is_repeated);
+            self.disturbed.add(disturbed);
             if !is_repeated {
                 return Ok(gflops);
             }
@@ -126,7 +117,10 @@ fn rate(record: &TestRecord) -> Result<f64, JobError> {
     let why = match &record.outcome {
         Outcome::Passed { .. } => return Ok(record.gflops),
         Outcome::Failed { scaled_residual, .. } => match &record.mxp {
-            Some(mxp) if !mxp.has_converged => no_convergence(mxp, *scaled_residual),
+            Some(MxpRecord { has_converged: false, failure, steps, .. }) => {
+                let steps = format!("the refinement did not converge in {} steps", steps.len());
+                failure.clone().unwrap_or(steps)
+            }
             _ => {
                 let threshold = record.spec.threshold;
                 format!("the scaled residual {scaled_residual:e} is not below {threshold}")
@@ -136,28 +130,11 @@ fn rate(record: &TestRecord) -> Result<f64, JobError> {
         Outcome::NotChecked => "the residual was not checked".to_owned(),
         Outcome::Skipped { reason } => return Err(JobError::refused(reason)),
     };
-    let hint = match record.spec.mxp {
-        None => HINT,
-        Some(_) if record.spec.gemm.is_rounded() => HINT_OF_ROUNDED,
-        Some(_) => HINT_OF_MXP,
-    };
     let text = format!(
-        "FAILED: {why}, in a trial with {}; a run with these values would be wrong, so tuning \
-         ends. {hint}",
+        "FAILED: {why}, in a trial with {}; a run with these values would be wrong",
         flags(&record.spec)
     );
     Err(JobError::new(End::Agreed { exit: Exit::ResidualFailed, sign: None }, text))
-}
-
-/// Why the refinement of HPL-MxP ended without a solution.
-fn no_convergence(mxp: &MxpRecord, scaled_residual: f64) -> String {
-    let steps = mxp.steps.len();
-    mxp.failure.clone().unwrap_or_else(|| {
-        format!(
-            "the refinement did not converge in {steps} steps, the scaled residual is \
-             {scaled_residual:e}"
-        )
-    })
 }
 
 /// All flags of a trial.
@@ -217,22 +194,17 @@ mod tests {
             failure: None,
         };
         let norms = Norms::default();
-        let why_of = |gemm, mxp: &MxpRecord, scaled_residual| {
+        let why = |mxp: &MxpRecord, scaled_residual| {
             let mut record = record(Outcome::Failed { scaled_residual, norms });
-            (record.spec.mxp, record.spec.gemm) = (Some(MxpMatrix::Scaled), gemm);
+            (record.spec.mxp, record.spec.gemm) = (Some(MxpMatrix::Scaled), GemmPrecision::Bf16);
             record.mxp = Some(mxp.clone());
             rate(&record).unwrap_err().to_string()
         };
-        let why = |mxp: &MxpRecord, residual| why_of(GemmPrecision::Fp32, mxp, residual);
         let message = why(&mxp, 3.5);
-        let want = "FAILED: the refinement did not converge in 0 steps, the scaled residual is \
-                    3.5e0, in a trial with --n 300 --matrix scaled --p 1 --q 2 --nb 32 --depth 1 \
-                    --swap mix --swap-threshold 64 --bcast 1ringM; ";
+        let want = "FAILED: the refinement did not converge in 0 steps, in a trial with --n 300 \
+                    --matrix scaled --gemm bf16 --p 1 --q 2 --nb 32 --depth 1 --swap mix \
+                    --swap-threshold 64 --bcast 1ringM; ";
         assert!(message.starts_with(want), "{message}");
-        assert!(message.contains("try another --matrix or a smaller --n"), "{message}");
-        let message = why_of(GemmPrecision::Bf16, &mxp, 3.5);
-        assert!(message.contains("--n 300 --matrix scaled --gemm bf16 --p 1"), "{message}");
-        assert!(message.contains("try --gemm fp32, another --matrix or"), "{message}");
         let failed = MxpRecord { failure: Some("x is not finite".into()), ..mxp.clone() };
         assert!(why(&failed, f64::NAN).starts_with("FAILED: x is not finite, in a trial with"));
         let message = why(&MxpRecord { has_converged: true, ..mxp }, 20.0);

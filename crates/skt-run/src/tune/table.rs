@@ -182,7 +182,7 @@ nb         96                    0               -         -  no           -    
     #[test]
     fn disturbed_trials_are_reported() {
         let mut tuning = tuning();
-        tuning.disturbed.add(Some(shares(0.4)), false);
+        tuning.disturbed.add(Some(shares(0.4)));
         let text = text(&tuning);
         assert!(text.contains("\n# disturbed: 1 of 3 trials shared their cores"), "{text}");
     }

@@ -326,8 +326,9 @@ fn an_interval_shorter_than_an_image_takes_is_stretched() {
         let warnings = ended.text.lines().filter(|line| line.contains(&warning));
         assert!(warnings.clone().all(|line| line.contains(STRETCHED)), "{what}");
         assert_eq!(warnings.count(), 1, "{what}");
-        let (before, _) = ended.text.split_once(" image(s) a rank in ").expect(&what);
-        let images: f64 = before.rsplit(' ').next().expect(&what).parse().expect(&what);
+        let level = ended.text.lines().find(|line| line.starts_with("# level: ")).expect(&what);
+        let (_, images) = level.split_once(", images ").expect(&what);
+        let images: f64 = images.split(',').next().expect(&what).parse().expect(&what);
         // Some are begun before rank 0 knows what they cost the other ranks, then one in 9 s.
         assert!(images <= 3.0 + seconds / 9.0, "{images} images in {seconds} s: {what}");
     }
@@ -476,8 +477,9 @@ fn rotten_images_are_skipped() {
         }
     }
     let ended = job.start(&[]);
-    let older = format!("from checkpoint {older} ");
-    assert!(ended.text.contains(&older), "{older}: {}", ended.text);
+    let older = format!(", epoch {older}, ");
+    let restart = ended.text.lines().find(|line| line.starts_with("# restart: "));
+    assert!(restart.is_some_and(|line| line.contains(&older)), "{older}: {}", ended.text);
     check_end(&job, &ended, &[&folder]);
 }
 
@@ -594,7 +596,7 @@ fn run_goes_back_to_an_older_checkpoint_by_its_number() {
             lose_all(&job);
             let ended = job.start(&[]);
             assert_eq!(ended.x(), want, "{}", ended.text);
-            let is_from = format!("at column {column}");
+            let is_from = format!("# restart: column {column}, ");
             assert!(ended.text.contains(&is_from), "{is_from}: {}", ended.text);
             job.assert_nothing_is_left();
             assert_eq!(files(&folder), [] as [PathBuf; 0]);

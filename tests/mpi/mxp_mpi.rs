@@ -43,10 +43,16 @@ fn killed(job: &Job, faults: &[&str], is_lost: bool) {
     }
 }
 
+/// `from` has values of the restart's line, between commas.
 fn assert_resumed(job: &Job, ended: &Ended, want: &[String], from: &str) {
     assert!(ended.ok && ended.text.contains(" PASSED"), "{}", ended.text);
     assert_eq!(ended.all_x(), want, "{}", ended.text);
-    assert!(ended.text.contains(from), "{from}: {}", ended.text);
+    let is_from = |line: &str| {
+        let values = format!("{line}, ");
+        let has_all = from.split(", ").all(|it| values.contains(&format!("{it}, ")));
+        has_all && line.starts_with("# restart: ")
+    };
+    assert!(ended.text.lines().any(is_from), "{from}: {}", ended.text);
     job.assert_nothing_is_left();
 }
 
@@ -92,35 +98,35 @@ const CASES: [Case; 7] = [
         flags: "--ft self",
         faults: &["1@column:100", "0@encode:epoch=10"],
         is_lost: true,
-        from: "column 250, damaged_blocks 0, epoch 9,",
+        from: "column 250, epoch 9",
     },
     Case {
         grid: (1, 2),
         flags: "--ft self --overlap on",
         faults: &["0@flush:epoch=9"],
         is_lost: true,
-        from: "column 250, damaged_blocks 0, epoch 9,",
+        from: "column 250, epoch 9",
     },
     Case {
         grid: (2, 1),
         flags: "--ft double",
         faults: &["0@column:200", "1@back"],
         is_lost: true,
-        from: "column 250, damaged_blocks 0, epoch 8,",
+        from: "column 250, epoch 8",
     },
     Case {
         grid: (2, 2),
         flags: "--ft self",
         faults: &["3@flush:epoch=10"],
         is_lost: true,
-        from: "column 250, damaged_blocks 0, epoch 10,",
+        from: "column 250, epoch 10",
     },
     Case {
         grid: (2, 2),
         flags: "--ft double",
         faults: &["2@encode:epoch=9", "1@copy:epoch=10"],
         is_lost: true,
-        from: "column 250, damaged_blocks 0, epoch 9,",
+        from: "column 250, epoch 9",
     },
     // The other rank has left checkpoint 3 when it sends the panel.
     Case {
@@ -128,14 +134,14 @@ const CASES: [Case; 7] = [
         flags: "--ft single",
         faults: &["1@column:112"],
         is_lost: true,
-        from: "column 96, damaged_blocks 0, epoch 3,",
+        from: "column 96, epoch 3",
     },
     Case {
         grid: (2, 2),
         flags: "--ft self",
         faults: &["1@encode:epoch=10"],
         is_lost: false,
-        from: "column 250, damaged_blocks 0, epoch 9,",
+        from: "column 250, epoch 9",
     },
 ];
 
@@ -146,7 +152,7 @@ fn mxp_resumes_on_each_grid_with_the_same_bits() {
         let job = mxp(&format!("mxp{number}"), grid, flags);
         killed(&job, faults, is_lost);
         let ended = job.start(&["--resume", "require"]);
-        assert_resumed(&job, &ended, &want, &format!("# restart: {from}"));
+        assert_resumed(&job, &ended, &want, from);
     }
 }
 
@@ -210,7 +216,7 @@ fn mxp_reports_lost_time_and_the_steps_of_all_starts() {
     let death = Instant::now();
     sleep(PAUSE);
     let ended = job.start(&[]);
-    assert_resumed(&job, &ended, &want, "# restart: column 250, damaged_blocks 0, epoch 9");
+    assert_resumed(&job, &ended, &want, "column 250, epoch 9");
     let (plain, report) = (report(&plain), report(&path));
     let (plain, test) = (&plain["tests"][0], &report["tests"][0]);
     assert_eq!(steps(test), steps(plain));
@@ -255,7 +261,7 @@ fn mxp_resumes_from_images_of_its_refinement() {
         (0..2).for_each(|rank| assert_eq!(job.lose(rank), 1));
         let ended = job.start(&["--resume", "require"]);
         assert!(ended.text.contains(", level local:"), "{}", ended.text);
-        assert_resumed(&job, &ended, &want, "# restart: column ");
+        assert_resumed(&job, &ended, &want, "");
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
     }
 }
@@ -272,7 +278,7 @@ fn mxp_with_other_operands_does_not_resume() {
     let why = "gemm not given there, or no room for it; \"bf16-emulated\" here";
     assert!(ended.text.contains(why), "{}", ended.text);
     let ended = job.start(&["--resume", "require"]);
-    assert_resumed(&job, &ended, &want, "# restart: column ");
+    assert_resumed(&job, &ended, &want, "");
 
     let emulated = |more: [&'static str; 2]| job.start(&[EMULATED, more].concat());
     let ended = emulated(["--inject", "1@column:100"]);
@@ -302,7 +308,7 @@ fn mxp_without_time_stops_and_resumes() {
     assert_stopped(&ended);
     assert!(ended.text.contains("the run stands at column 250"), "{}", ended.text);
     let ended = job.start(&["--time-limit", "never", "--resume", "require"]);
-    assert_resumed(&job, &ended, &want, "# restart: column ");
+    assert_resumed(&job, &ended, &want, "");
 }
 
 /// SIGUSR1 in the refinement, as by `sbatch --signal`: the next step is not begun.
@@ -337,7 +343,7 @@ fn mxp_stops_at_a_signal_in_its_refinement() {
     assert!(stopped.text.contains("the run stands at column 2000"), "{}", stopped.text);
     let job = job.within(&[]);
     let ended = job.start(&["--resume", "require"]);
-    assert_resumed(&job, &ended, &want, "# restart: column 2000, ");
+    assert_resumed(&job, &ended, &want, "column 2000");
 }
 
 /// The job with lines of progress.
@@ -443,7 +449,8 @@ fn mxp_of_a_file_resumes_in_its_second_test() {
         // The first test has 9 checkpoints at most.
         killed(&job, &["1@column:200", "0@flush:epoch=10"], true);
         let ended = job.start(&["--resume", "require"]);
-        assert_resumed(&job, &ended, &want, "# tests 1 to 1 were done by an earlier start");
+        assert!(ended.text.contains("# tests 1 to 1 were done by an earlier start"));
+        assert_resumed(&job, &ended, &want, "");
         let report = report(&path);
         let tests = report["tests"].as_array().expect("tests");
         assert!(tests.iter().all(|test| !steps(test).is_empty() && test["status"] == "passed"));

@@ -3,9 +3,7 @@
 use super::watcher::Watcher;
 use crate::error::JobError;
 use crate::events::RunEvents as _;
-use crate::protect::{
-    self, Done, GuessedRates, Opened, Settings, TestContext, Unprotected,
-};
+use crate::protect::{self, Done, GuessedRates, Opened, Settings, TestContext, Unprotected};
 use crate::ptest::{self, TestRun};
 use crate::record::TestRecord;
 use skt_checkpoint::checkpoint::decide::StartPlan;
@@ -92,9 +90,8 @@ fn report_found(ranks: &Comm, settings: &Settings, found: &StartPlan, watcher: &
         watcher.announce(&format!("taking the images of checkpoint {epoch} from {level}"));
     }
     if found.single_domain {
-        watcher.announce(
-            "all ranks are on one host: protected against the death of processes only",
-        );
+        watcher
+            .announce("all ranks are on one host: protected against the death of processes only");
     }
 }
 

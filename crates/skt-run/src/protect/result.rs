@@ -113,7 +113,6 @@ mod tests {
     };
     use skt_config::{
         Bcast, Fact, GemmPrecision, Generator, MxpMatrix, Pmap, Refinement, Swap, TestSpec,
-        Transport,
     };
 
     /// A number with as many digits as possible.
@@ -165,27 +164,15 @@ mod tests {
     /// The largest record.
     fn record() -> TestRecord {
         let spec = TestSpec {
-            n: MANY,
-            nb: MANY,
-            p: MANY,
-            q: MANY,
             pmap: Pmap::ColumnMajor,
-            depth: MANY,
             bcast: Bcast::TwoRingM,
             rfact: Fact::Right,
             pfact: Fact::Right,
-            nbmin: MANY,
-            ndiv: MANY,
             swap: Swap::BinaryExchange,
-            swap_threshold: MANY,
-            threshold: LONG,
             generator: Generator::Xoshiro,
-            threads: MANY,
-            transport: Transport::Shared,
-            checksums: MANY,
-            mxp: None,
-            gemm: GemmPrecision::Fp32,
-            rates: Vec::new(),
+            threshold: LONG,
+            checksums: 1,
+            ..TestSpec::default()
         };
         let protection = Protection {
             method: "double".into(),

@@ -64,19 +64,17 @@ impl TrialProcess {
     }
 
     /// The next line of the process but its steps, of which `during` is the first. The error is why
-    /// none comes: it ends, or has not answered after `patience`.
+    /// none comes: it ends, or has not answered after `patience`, which counts while it has a core.
     pub(super) fn answer(&mut self, patience: Duration, during: &str) -> Result<Line, String> {
         let Self { child, answers, wanted, .. } = self;
         let mut printed = Vec::new();
         let _wait = Announced::begin_with(format!("the trial of the BLAS {wanted}"), None, false);
         let has_answered = || {
             waits::print_due();
-            // What it printed before it ended is read after that.
-            let has_ended = child.try_wait()?.is_some();
             read_available(answers, &mut printed)?;
-            Ok(has_ended || lines(&printed).any(|line| !matches!(line, Line::Step(_))))
+            Ok(lines(&printed).any(|line| !matches!(line, Line::Step(_))))
         };
-        let status = child::until(patience, has_answered).and_then(|in_time| {
+        let status = child::until_while_served(child, patience, has_answered).and_then(|in_time| {
             if !in_time {
                 child.kill()?;
                 child.wait()?;

@@ -14,7 +14,7 @@
 //! - [`plan`]: from a machine to a configuration
 //! - [`path`]: the critical path of the solver itself, after Dongarra, Luszczek and Petitet, "The
 //!   LINPACK Benchmark: Past, Present and Future", 2003
-//! - [`plot`]: figures as SVG and CSV; [`table`]: named values as JSON and as text
+//! - [`table`]: named values as JSON and as text
 //!
 //! The figures and tables of the papers, and a simulator that checks the formulas, are in the crate
 //! `skt-studies`.

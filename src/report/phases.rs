@@ -62,7 +62,7 @@ pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<Str
 /// of a list is named in the singular.
 fn add_lines(name: &str, value: &Value, lines: &mut Vec<String>) {
     match value {
-        Value::Array(all) if all.iter().any(Value::is_object) => {
+        Value::Array(all) if is_nested(value) => {
             let name = name.strip_suffix('s').unwrap_or(name);
             all.iter().take(MAX_LINES).for_each(|one| add_lines(name, one, lines));
             if all.len() > MAX_LINES {

@@ -9,7 +9,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::csv::number;
-use super::{Axis, Body, Figure, LineChart, Point, Series};
+use super::{Axis, Body, Figure, LineChart, Point};
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn Error>>;
@@ -74,33 +74,36 @@ pub(super) fn document(figure: &Figure) -> String {
                 bars(&charts, category.0, categories, y, series)?;
             }
         }
-        for (look, name) in names.iter().enumerate().filter(|_| legend_rows > 0) {
-            let (row, column) = (look / legend_columns, look % legend_columns);
-            let (x, y) = (20 + column as u32 * legend_column, row as u32 * LEGEND_ROW);
-            let (x, y) = (x as i32, y as i32);
-            let is_it = |series: &&Series| series.name == *name;
-            let drawn = match &figure.body {
-                Body::Panels { panels, .. } => {
-                    panels.iter().flat_map(|panel| &panel.series).find(is_it)
-                }
-                Body::Bars { .. } => None,
-            };
-            match drawn {
-                Some(series) if series.is_measured => {
-                    legend.draw(&marker((x + 15, y + 6), look))?
-                }
-                Some(_) => legend.draw(&line(vec![(x, y + 6), (x + 30, y + 6)], look))?,
-                None => {
-                    legend.draw(&Rectangle::new([(x + 8, y), (x + 22, y + 12)], filled(look)))?
-                }
-            }
-            legend.draw_text(name, &(FONT, 12).into_text_style(&legend), (x + 36, y))?;
+        if legend_rows > 0 {
+            draw_legend(&legend, &names, &figure.body, legend_columns, legend_column)?;
         }
         Ok(page.present()?)
     };
     draw(SVGBackend::with_string(&mut svg, size).into_drawing_area())
         .expect("the figure is in memory");
     svg
+}
+
+/// Draws the names of the series, in `columns` of this width, each after its look.
+fn draw_legend(area: &Area, names: &[&str], body: &Body, columns: usize, width: u32) -> Drawn {
+    let is_measured = |name: &str| match body {
+        Body::Panels { panels, .. } => {
+            let mut series = panels.iter().flat_map(|panel| &panel.series);
+            series.find(|series| series.name == name).map(|series| series.is_measured)
+        }
+        Body::Bars { .. } => None,
+    };
+    for (look, name) in names.iter().enumerate() {
+        let x = 20 + (look % columns) as i32 * width as i32;
+        let y = (look / columns) as i32 * LEGEND_ROW as i32;
+        match is_measured(name) {
+            Some(true) => area.draw(&marker((x + 15, y + 6), look))?,
+            Some(false) => area.draw(&line(vec![(x, y + 6), (x + 30, y + 6)], look))?,
+            None => area.draw(&Rectangle::new([(x + 8, y), (x + 22, y + 12)], filled(look)))?,
+        }
+        area.draw_text(name, &(FONT, 12).into_text_style(area), (x + 36, y))?;
+    }
+    Ok(())
 }
 
 /// The names of the series of all panels, each once.

@@ -11,6 +11,7 @@ use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use skt_comm::{Comm, CommError, PageBuf};
 use skt_config::{Fact, Generator, Pmap};
+use skt_host::phases::PanelParts;
 use skt_solver::blas::library::use_one_thread;
 use skt_solver::blas::{MatMut, MatRef, gemm, transpose};
 use skt_solver::comm::threads;
@@ -20,7 +21,6 @@ use skt_solver::pgesv::panel::leading_dimension;
 use skt_solver::team::Team;
 use skt_solver::update::{self, Operands};
 use skt_solver::{matgen, swap};
-use skt_terms::phases::PanelParts;
 
 /// Rows and columns of the matrix.
 const ORDER: usize = 4096;

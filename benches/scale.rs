@@ -17,6 +17,7 @@ use skt_comm::Comm;
 use skt_config::{
     Bcast, Fact, GemmPrecision, Generator, MxpMatrix, Pmap, Swap, TestSpec, Transport,
 };
+use skt_host::phases::Phases;
 use skt_model::path::{Changes, Machine, RunParams, UNITS, predict};
 use skt_run::events::{Phase, RunEvents, Silent};
 use skt_run::ptest::mxp::RefinementGuard;
@@ -30,7 +31,6 @@ use skt_solver::grid::Grid;
 use skt_solver::pgesv::guard::{Background, Guard, Unguarded};
 use skt_solver::pgesv::{LocalShape, SolveError};
 use skt_solver::team::Team;
-use skt_terms::phases::Phases;
 
 /// Factors and solves a system on P x Q simulated ranks: the real solver by messages, each rank
 /// with the processor time that it takes here, on a simulated network. Prints simulated next to

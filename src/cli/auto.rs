@@ -12,8 +12,8 @@ use std::time::Instant;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use skt_terms::exit::Exit;
-use skt_terms::units::counted;
+use skt_host::exit::Exit;
+use skt_host::units::counted;
 
 use super::chosen::Chosen;
 use super::fit::{self, Fitted, Room, SizeArgs};

@@ -7,7 +7,7 @@ use skt_config::Format;
 use skt_config::param::Param;
 use skt_config::value::Value;
 use skt_health::environment::library::{self, ChosenBlas, Products, trial};
-use skt_terms::exit::Exit;
+use skt_host::exit::Exit;
 
 /// Flags of the trial of a library.
 #[derive(Debug, Args)]

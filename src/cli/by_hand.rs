@@ -4,7 +4,7 @@ use std::env;
 use std::process::{Command, Stdio};
 
 use nix::unistd::geteuid;
-use skt_terms::shown::shell_quoted;
+use skt_host::shown::shell_quoted;
 
 use skt_host::starter::{Ranks, Starter};
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use skt_config::{CheckpointDraft, ConfigError, Format, RunSpec, checkpoint, hpldat, toml};
-use skt_terms::shown::shell_quoted;
+use skt_host::shown::shell_quoted;
 
 pub(super) struct Chosen<'a> {
     pub spec: &'a RunSpec,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use skt_terms::exit::Exit;
+use skt_host::exit::Exit;
 
 use super::{hosts, run};
 use crate::report::output;

@@ -7,7 +7,9 @@ use skt_checkpoint::checkpoint::methods::Method;
 use skt_config::launch::NoSpare;
 use skt_config::{ConfigError, RunSpec};
 use skt_host::clock::now_unix;
+use skt_host::shown::shell_quoted;
 use skt_host::starter::Starter;
+use skt_host::units::{bytes, bytes_unlike};
 use skt_launch::LaunchOptions;
 use skt_launch::hosts::{Host, short_names};
 use skt_launch::launcher::{self, Launcher};
@@ -15,8 +17,6 @@ use skt_launch::report::status_line;
 use skt_launch::state::{Status, SupervisorState};
 use skt_run::job::outlook;
 use skt_run::protect::Settings;
-use skt_terms::shown::shell_quoted;
-use skt_terms::units::{bytes, bytes_unlike};
 
 /// What a run of the benchmark needs, and how it is protected.
 pub(super) struct BenchmarkNeeds {

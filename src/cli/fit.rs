@@ -9,8 +9,8 @@ use skt_config::{
 };
 use skt_run::protect::{MAX_MEMBERS, Outlook, Settings, memory_split, smallest_group};
 
-use skt_terms::ranges::share_above_zero;
-use skt_terms::units::{parse_seconds, span};
+use skt_host::ranges::share_above_zero;
+use skt_host::units::{parse_seconds, span};
 
 use super::flags::Names;
 use super::pace::{Pace, operations};

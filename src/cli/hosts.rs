@@ -4,10 +4,10 @@ use std::fmt::Display;
 use std::path::Path;
 
 use skt_host::messages;
+use skt_host::shown::shown;
 use skt_host::starter::Starter;
 use skt_launch::agent::{self, NamedAgent};
 use skt_launch::hosts::{Host, HostsError, ListedNodes};
-use skt_terms::shown::shown;
 
 /// Reads a host file, and prints what in it has no effect.
 pub(super) fn read(path: &Path) -> Result<Vec<Host>, HostsError> {

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use skt_terms::ranges::above_zero;
-use skt_terms::units::counted;
+use skt_host::ranges::above_zero;
+use skt_host::units::counted;
 
 use super::chosen::Chosen;
 use super::fit::{self, Fitted, Room, SizeArgs};

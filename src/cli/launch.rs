@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, Parser as _};
-use skt_terms::exit::Exit;
-use skt_terms::shown::shown;
-use skt_terms::units::parse_seconds;
+use skt_host::exit::Exit;
+use skt_host::shown::shown;
+use skt_host::units::parse_seconds;
 
 use super::dry_run::{self, BenchmarkNeeds};
 use super::failed::Failed;

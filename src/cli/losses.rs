@@ -18,7 +18,7 @@
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use skt_terms::exit::Exit;
+use skt_host::exit::Exit;
 
 use skt_comm::Comm;
 use skt_comm::mpi::{MpiWorld, Ulfm};

@@ -62,7 +62,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use failed::Failed;
-use skt_terms::exit::Exit;
+use skt_host::exit::Exit;
 
 use skt_host::{descriptors, launcher_rank, messages, streams};
 use skt_run::heartbeat;

@@ -1,8 +1,8 @@
 //! The nodes of a machine, which may differ: `256`, or `6x256@40,2x128@30`, in GiB and Gflop/s.
 
+use skt_host::ranges::above_zero;
 use skt_model::ModelError;
 use skt_model::kinds::{NodeKind, NodeKinds};
-use skt_terms::ranges::above_zero;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Alike {

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use skt_terms::units::counted;
+use skt_host::units::counted;
 
 use super::machine;
 use skt_checkpoint::checkpoint::methods::Method;

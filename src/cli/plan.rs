@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use clap::Args;
 use serde_json::{Value, json};
-use skt_terms::units::counted;
+use skt_host::units::counted;
 
 use super::chosen::Chosen;
 use super::failed::Failed;
@@ -21,6 +21,7 @@ use skt_health::environment::library::take_default;
 use skt_health::environment::selftest;
 use skt_host::infile::{self, LIST_BYTES_MAX};
 use skt_host::messages;
+use skt_host::ranges::{above_zero, share, share_above_zero, zero_or_above};
 use skt_host::starter::Ranks;
 use skt_host::thread_clock::thread_cpu_seconds;
 use skt_model::HOUR_SECONDS;
@@ -34,7 +35,6 @@ use skt_model::tang::memory::Protocol;
 use skt_run::protect::Settings;
 use skt_solver::blas::library;
 use skt_solver::team::Team;
-use skt_terms::ranges::{above_zero, share, share_above_zero, zero_or_above};
 
 /// The name of the host file in the printed commands.
 const HOSTFILE: &str = "hosts";

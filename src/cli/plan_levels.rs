@@ -4,13 +4,13 @@ use clap::Args;
 use serde_json::json;
 
 use super::failed::Failed;
+use skt_host::levels::IMAGES_MTBF_SECONDS;
+use skt_host::ranges::above_zero;
 use skt_model::levels::{PlannedLevel, Storage, StoredIn, Validity};
 use skt_model::plan::{Plan, PlannedMachine};
 use skt_model::table::Fields;
 use skt_model::{HOUR_SECONDS, ModelError};
 use skt_run::protect::Levels;
-use skt_terms::levels::IMAGES_MTBF_SECONDS;
-use skt_terms::ranges::above_zero;
 
 /// Flags of `plan` on images of checkpoints.
 #[derive(Debug, Args)]

@@ -2,8 +2,8 @@
 
 use clap::Args;
 
+use skt_host::ranges::finite;
 use skt_run::power::LogSettings;
-use skt_terms::ranges::finite;
 
 /// The group of the flags that name a meter; each command that reads one has a flag in it.
 pub(super) const METER: &str = "meter";

@@ -11,9 +11,9 @@ use crate::report::reader::{self, Test};
 use crate::report::top500::{self, Given};
 use crate::report::{hpl_text, output, phases};
 use skt_host::messages;
+use skt_host::ranges::above_zero;
 use skt_run::power::{LogFile, unix_seconds_of};
 use skt_run::record::energy::SECONDS_MIN;
-use skt_terms::ranges::above_zero;
 
 /// How exact the times of tests are in HPL's text, in seconds.
 const TIME_ROUNDING: f64 = 0.01;

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use skt_host::exit::Exit;
 use skt_solver::blas::library;
-use skt_terms::exit::Exit;
 
 use super::losses::{self, JobRequest, KeptJob};
 use super::overrides::Overrides;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use clap::Args;
 use skt_health::environment::library::VARIABLE;
-use skt_terms::exit::Exit;
-use skt_terms::units::parse_seconds;
+use skt_host::exit::Exit;
+use skt_host::units::parse_seconds;
 
 use super::progress::{ProgressArgs, ProgressMode};
 use super::run::start_mpi;

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use skt_terms::exit::Exit;
-use skt_terms::units::parse_seconds;
+use skt_host::exit::Exit;
+use skt_host::units::parse_seconds;
 
 use super::chosen::Chosen;
 use super::flags::one_of;

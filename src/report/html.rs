@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use serde_json::Value;
+use skt_host::shown::escape;
 use skt_run::record::Event;
 use skt_run::record::energy::{EnergyReading, over_time};
-use skt_terms::shown::escape;
 
 use super::reader::{RunReport, Test, best_rates};
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
-use skt_terms::shown::printable;
+use skt_host::shown::printable;
 
 use skt_config::ConfigError;
 use skt_host::{outfile, streams};

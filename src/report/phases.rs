@@ -3,7 +3,7 @@
 //! Every line begins with `#`, which no line of the reference's text does.
 
 use serde_json::Value;
-use skt_terms::units::{self, counted};
+use skt_host::units::{self, counted};
 
 use super::cformat::percent;
 use super::json::{self, efficiency};
@@ -244,7 +244,7 @@ fn low_rate_line(record: &TestRecord, per_core: f64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use skt_terms::phases::{Interruptions, PhaseTable, Phases};
+    use skt_host::phases::{Interruptions, PhaseTable, Phases};
 
     use super::*;
     use skt_config::{Format, parse};

@@ -8,9 +8,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use skt_terms::norms::any_number;
-use skt_terms::phases::PhaseTable;
-use skt_terms::shown::{shown, shown_message};
+use skt_host::norms::any_number;
+use skt_host::phases::PhaseTable;
+use skt_host::shown::{shown, shown_message};
 
 use skt_config::{ConfigText, Fact, Pmap, TestSpec};
 use skt_health::slow::SlowRank;

@@ -14,8 +14,8 @@ use crate::report_schema::Schema;
 use serde_json::Value;
 use skt_config::{Bcast, RunSpec, hpldat};
 use skt_health::environment::kernel::is_old;
+use skt_host::panel_edges::route;
 use skt_hpl::report::reader::RunReport;
-use skt_terms::panel_edges::route;
 use tempfile::TempDir;
 
 /// A job with bad input must be over within this time, on all ranks.

@@ -9,8 +9,8 @@ use crate::mpi_job::rank_of;
 use crate::mpirun::{as_installed, mpi_program, mpirun};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use skt_host::units;
 use skt_store::store::StoreKind;
-use skt_terms::units;
 use tempfile::TempDir;
 
 /// Two ranks of a run that one of them ends at column 96, with segments in a folder of the test.

@@ -8,11 +8,11 @@ use skt_checkpoint::checkpoint::level::LevelReport;
 use skt_checkpoint::heartbeat::{CorruptionReport, Heartbeat};
 use skt_health::slow::SlowRank;
 use skt_health::slow::links::SlowLink;
+use skt_host::phases::ChecksumCosts;
 use skt_run::protect::result;
 use skt_run::record::{
     Outcome, Protection, RepairedRank, Replacement, Restart, TestRecord, Unverified,
 };
-use skt_terms::phases::ChecksumCosts;
 
 use crate::golden::assert_golden;
 use crate::report_common::{PASSED_NORMS, record, record_with, small_run};

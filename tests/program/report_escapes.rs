@@ -78,7 +78,7 @@ fn no_escape_sequence_of_a_report_leaves() {
     fs::write(at.join(name), report.to_string()).unwrap();
     let is_safe = |what: &str, text: &[u8]| {
         let text = std::str::from_utf8(text).expect(what);
-        let obeyed = |c: &char| skt_terms::shown::is_obeyed(*c) && !matches!(c, '\n' | '\t');
+        let obeyed = |c: &char| skt_host::shown::is_obeyed(*c) && !matches!(c, '\n' | '\t');
         assert_eq!(text.chars().find(obeyed), None, "{what}: {text:?}");
         assert!(!text.is_empty(), "{what}");
     };

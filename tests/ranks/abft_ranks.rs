@@ -16,6 +16,7 @@ use crate::base_spec::whole_x;
 use crate::soak;
 use skt_comm::CommError;
 use skt_config::{Bcast, Swap, TestSpec};
+use skt_host::phases::Phases;
 use skt_run::ptest::{self};
 use skt_sim::fibers::{Kill, Linger, SimOptions};
 use skt_solver::comm::threads::run;
@@ -27,7 +28,6 @@ use skt_solver::pgesv::events::{Silent, SolverEvents};
 use skt_solver::pgesv::guard::{Guard, Unguarded};
 use skt_solver::pgesv::{Params, SolveError, Solver, Workspace};
 use skt_solver::team::Team;
-use skt_terms::phases::Phases;
 
 /// Checks at fixed panels, not by measured times: the same steps each time.
 const CHECK: CheckEvery = CheckEvery::Panels(NonZeroUsize::new(3).expect("not 0"));

@@ -9,6 +9,7 @@ use crate::abft::{Job, Matrix, Memory, Random, Solved, Start, deadly, patient, s
 use crate::dice::seed;
 use skt_comm::CommError;
 use skt_config::TestSpec;
+use skt_host::phases::Phases;
 use skt_run::ptest;
 use skt_sim::fibers::{Kill, Linger, SimOptions};
 use skt_solver::grid::{ColumnMap, Cyclic};
@@ -19,7 +20,6 @@ use skt_solver::pgesv::abft::{
 use skt_solver::pgesv::events::SolverEvents;
 use skt_solver::pgesv::wrong::NotCorrected;
 use skt_solver::pgesv::{LocalShape, Params, Rates, SolveError};
-use skt_terms::phases::Phases;
 
 /// The order of the systems, and the number of columns of a panel.
 const N: usize = 96;

@@ -7,6 +7,7 @@ use crate::base_spec::base;
 use crate::counted;
 use skt_comm::Comm;
 use skt_config::{Bcast, TestSpec, Transport};
+use skt_host::phases::Phases;
 use skt_model::path::{Changes, Machine, RunParams, Unit, predict};
 use skt_run::events::Silent;
 use skt_run::ptest::{self, TestRun};
@@ -17,7 +18,6 @@ use skt_solver::comm::threads;
 use skt_solver::pgesv::SolveError;
 use skt_solver::pgesv::guard::Unguarded;
 use skt_solver::team::Team;
-use skt_terms::phases::Phases;
 
 const NETWORK: Network =
     Network { message_seconds: 1.5e-6, byte_seconds: 1e-9 / 1.44, call_seconds: 1e-7 };

@@ -19,6 +19,7 @@ use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::checkpoint::protocol::CheckpointError;
 use skt_comm::{Comm, CommError};
 use skt_config::{Bcast, Fact, Refinement, TestSpec};
+use skt_host::phases::{EarlierStarts, Phases};
 use skt_mxp::system::System;
 use skt_run::events::{Phase, RunEvents, SavedQueue, Silent};
 use skt_run::protect::{
@@ -35,7 +36,6 @@ use skt_solver::pgesv::guard::{Guard, Unguarded};
 use skt_solver::team::Team;
 use skt_store::codec::CodecKind;
 use skt_store::store::{Files, SegmentInfo, Store, SysV};
-use skt_terms::phases::{EarlierStarts, Phases};
 use tempfile::TempDir;
 
 use crate::base_spec::{base, whole_x};

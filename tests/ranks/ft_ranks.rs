@@ -13,9 +13,9 @@ use crate::soak;
 use skt_checkpoint::checkpoint::decide::{Refusal, Resume};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_config::{Fact, Pmap, TestSpec};
+use skt_host::phases::{EarlierStarts, PhaseTotals, Phases};
 use skt_run::protect::{ClockReading, Every, Overlap, Region, Settings};
 use skt_store::codec::CodecKind;
-use skt_terms::phases::{EarlierStarts, PhaseTotals, Phases};
 
 const REGIONS: [Region; 3] = [Region::Corner, Region::Side, Region::Whole];
 const CODES: [(CodecKind, usize); 4] = [

@@ -12,6 +12,7 @@ use crate::mxp_system::{DenseSystem, EPSILON, error, mxp_base, refine};
 use crate::solver_ranks::Cutter;
 use skt_comm::collect;
 use skt_config::{GemmPrecision, MxpMatrix, TestSpec, Transport};
+use skt_host::phases::Phases;
 use skt_mxp::system::System;
 use skt_run::events::Silent;
 use skt_run::ptest::mxp::{Refined, RefinementGuard};
@@ -24,7 +25,6 @@ use skt_solver::grid::Grid;
 use skt_solver::pgesv::guard::{Background, Guard};
 use skt_solver::pgesv::{LocalShape, SolveError};
 use skt_solver::team::Team;
-use skt_terms::phases::Phases;
 
 /// Another value for a number.
 #[derive(Debug, Clone, Copy)]

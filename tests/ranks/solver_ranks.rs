@@ -14,6 +14,7 @@ use crate::elimination::Factors;
 use crate::soak;
 use skt_comm::{Comm, CommError, PageBuf, RecvRequest, SendRequest, Tag};
 use skt_config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
+use skt_host::phases::Phases;
 use skt_run::events::Silent;
 use skt_run::ptest::{self, TestRun};
 use skt_solver::blas::view::SharedMat;
@@ -24,7 +25,6 @@ use skt_solver::pgesv::final_part::Final;
 use skt_solver::pgesv::guard::{Background, Guard, Nothing, Remaining};
 use skt_solver::pgesv::{LocalShape, SolveError};
 use skt_solver::team::Team;
-use skt_terms::phases::Phases;
 
 pub const FACTS: [Fact; 3] = [Fact::Left, Fact::Crout, Fact::Right];
 pub const SWAPS: [Swap; 3] = [Swap::BinaryExchange, Swap::SpreadRoll, Swap::Mix];

@@ -7,12 +7,12 @@ use skt_config::{
     Bcast, Fact, Form, Format, Generator, MxpMatrix, Output, Pmap, Refinement, RunSpec, Swap,
     TestSpec,
 };
+use skt_host::phases::{PhaseTable, Phases};
 use skt_run::record::energy::{EnergyReading, METER, NodeWatts, Nodes};
 use skt_run::record::{
     CheckpointSeconds, DetailedTiming, Event, MemorySplit, MxpRecord, Norms, Outcome, Protection,
     RefinementStep, Restart, Sample, Stall, TestRecord,
 };
-use skt_terms::phases::{PhaseTable, Phases};
 
 /// The HPL.dat that comes with HPL 2.3.
 pub fn default_run() -> RunSpec {

@@ -9,15 +9,8 @@ use std::process::Command;
 use crate::skipped::lacks;
 
 /// The interface of clients in Rust and C, and what it needs.
-const CLIENT_CRATES: [&str; 7] = [
-    "skt-checkpoint",
-    "skt-checkpoint-c",
-    "skt-comm",
-    "skt-device",
-    "skt-host",
-    "skt-store",
-    "skt-terms",
-];
+const CLIENT_CRATES: [&str; 6] =
+    ["skt-checkpoint", "skt-checkpoint-c", "skt-comm", "skt-device", "skt-host", "skt-store"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

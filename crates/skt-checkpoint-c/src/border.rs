@@ -6,7 +6,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Mutex, Once, TryLockError};
 
-use skt_terms::shown::printable;
+use skt_host::shown::printable;
 
 use crate::code::{Code, Result, Stop};
 use crate::raw;

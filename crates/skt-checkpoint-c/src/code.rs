@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::time::Duration;
 
 use skt_comm::CommError;
-use skt_terms::named;
+use skt_host::named;
 
 /// What a call returns. The numbers are those of `skt.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 use serde_json::json;
 use skt_comm::Comm;
 use skt_comm::collect::{all_reduce, broadcast, broadcast_bytes};
-use skt_terms::shown::{shell_quoted, shown_message};
+use skt_host::shown::{shell_quoted, shown_message};
 use twox_hash::XxHash3_64;
 
 use crate::code::{Code, Result, Stop};

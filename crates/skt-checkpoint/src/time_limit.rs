@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use skt_host::clock::now_unix;
-use skt_terms::units::{BadQuantity, parse_seconds};
+use skt_host::units::{BadQuantity, parse_seconds};
 
 /// Slurm's variable for the end of the allocation, in seconds since 1970, from version 23.02 on.
 pub const SLURM_END: &str = "SLURM_JOB_END_TIME";

@@ -3,7 +3,7 @@
 //! Values that follow from the format of a segment or from a protocol cannot be chosen, and are not
 //! here.
 
-skt_terms::tuning! {
+skt_host::tuning! {
     /// Tiles in transit at once: while one is being sent and received, another is added to.
     tiles_in_flight: usize = 2, "tiles";
     /// Most tiles that one poll adds to and passes on, so that it takes little time.

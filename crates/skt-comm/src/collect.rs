@@ -4,8 +4,8 @@
 use bytemuck::Pod;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use skt_host::tree::Tree;
 use skt_host::waits::Missing;
-use skt_terms::tree::Tree;
 
 use super::{Comm, Result, Tag};
 

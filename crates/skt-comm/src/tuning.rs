@@ -1,6 +1,6 @@
 //! The values of messages and shared memory that were found by measurement.
 
-skt_terms::tuning! {
+skt_host::tuning! {
     /// Fewest tests of a flag, some microseconds at most, before the waiting rank yields its core:
     /// the rank that it waits for may need it. With more ranks than cores the tests are nearly
     /// always in vain; so their number falls quickly after a wait for which they were not enough,

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use skt_terms::choice::{OnLoss, Overlap, Region};
-use skt_terms::shown::shell_quoted;
+use skt_host::choice::{OnLoss, Overlap, Region};
+use skt_host::shown::shell_quoted;
 
 use super::error::At;
 use super::field::Field;

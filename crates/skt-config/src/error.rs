@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use skt_terms::shown::shown;
+use skt_host::shown::shown;
 
 use super::param::Param;
 use super::source::ValueSource;

@@ -6,10 +6,10 @@ use std::str::FromStr;
 use skt_checkpoint::checkpoint::decide::Resume;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::time_limit::TimeLimit;
+use skt_host::choice::{OnLoss, Overlap, Region};
+use skt_host::units::parse_seconds;
 use skt_solver::pgesv::abft::CheckEvery;
 use skt_store::codec::CodecKind;
-use skt_terms::choice::{OnLoss, Overlap, Region};
-use skt_terms::units::parse_seconds;
 
 use super::protection::Every;
 

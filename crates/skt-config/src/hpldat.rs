@@ -9,7 +9,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use skt_terms::shown::{shell_quoted, shown};
+use skt_host::shown::{shell_quoted, shown};
 
 use super::draft::Draft;
 use super::error::{At, ConfigError, Warning};

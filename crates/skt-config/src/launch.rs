@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use skt_terms::named;
-use skt_terms::shown::shown;
+use skt_host::named;
+use skt_host::shown::shown;
 
 use super::error::{At, ConfigError};
 use super::field::{Field, read_by};

@@ -1,7 +1,7 @@
 //! HPL-MxP: what it allows of the parameters of a run, and which of them it does not use.
 
 use skt_checkpoint::checkpoint::methods::Method;
-use skt_terms::choice::{Generator, OnLoss};
+use skt_host::choice::{Generator, OnLoss};
 
 use super::checkpoint::Setting;
 use super::draft::Draft;

@@ -3,10 +3,10 @@
 //! Everything that reads, checks, writes or documents a configuration works from [`PARAMS`], so
 //! that each parameter is described once.
 
-use skt_terms::choice::{
+use skt_host::choice::{
     Bcast, Fact, Form, GemmPrecision, Generator, MxpMatrix, Pin, Pmap, Swap, Transport,
 };
-use skt_terms::layout::N_MAX;
+use skt_host::layout::N_MAX;
 
 use super::rates::RateSource;
 use super::spec::RunSpec;

@@ -1,7 +1,7 @@
 //! The relative rates of process columns (`--rates`), which decide how many blocks each gets.
 
 use serde::{Deserialize, Serialize};
-use skt_terms::choice::Pmap;
+use skt_host::choice::Pmap;
 
 /// Rates of ranks count in these parts of the fastest process column's.
 const PARTS: f64 = 64.0;

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use super::rates::RateSource;
 use serde::{Deserialize, Serialize};
-use skt_solver::pfact::Variant;
-use skt_solver::pgesv::Params;
-pub use skt_terms::choice::{
+pub use skt_host::choice::{
     Bcast, Fact, Form, GemmPrecision, Generator, MxpMatrix, Pin, Pmap, Refinement, Swap, Transport,
 };
-use skt_terms::columns::ColumnMap;
+use skt_host::columns::ColumnMap;
+use skt_solver::pfact::Variant;
+use skt_solver::pgesv::Params;
 
 /// Where the report goes (HPL.dat lines 3 and 4).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

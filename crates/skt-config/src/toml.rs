@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use ::toml::Spanned;
 use ::toml::de::{DeTable, DeValue};
-use skt_terms::shown::shown;
-use skt_terms::similar;
+use skt_host::shown::shown;
+use skt_host::similar;
 
 use super::checkpoint::{CheckpointDraft, SETTINGS, Setting};
 use super::draft::Draft;

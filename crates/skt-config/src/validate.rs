@@ -1,8 +1,8 @@
 //! The validator, the one place that decides what a legal run is.
 
-use skt_terms::layout::near_square;
-use skt_terms::shown::shown;
-use skt_terms::units::counted;
+use skt_host::layout::near_square;
+use skt_host::shown::shown;
+use skt_host::units::counted;
 
 use super::checkpoint::{CheckpointDraft, checksum_columns};
 use super::draft::Draft;

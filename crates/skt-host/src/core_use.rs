@@ -13,9 +13,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::shown::shown;
 use nix::fcntl::{FcntlArg, fcntl};
 use serde::{Deserialize, Serialize};
-use skt_terms::shown::shown;
 
 use crate::affinity::mask_of;
 use crate::counters::topology::Cpu;

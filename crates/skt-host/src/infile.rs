@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal as _, Read as _};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
-use skt_terms::units;
+use crate::units;
 
 /// More than a list of all nodes or ranks of a machine has.
 pub const LIST_BYTES_MAX: u64 = 64 << 20;

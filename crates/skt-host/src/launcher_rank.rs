@@ -12,9 +12,9 @@ use std::{env, io, thread};
 
 use crate::affinity::mask_of;
 use crate::process::{numbers_in, stat};
+use crate::shown::and_more;
 use crate::wait_clock::WaitClock;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
-use skt_terms::shown::and_more;
 
 /// The variables with the rank: of Open MPI, PMIx, MPICH/Hydra, MVAPICH2, Slurm.
 const RANK_NAMES: [&str; 5] =

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::{fmt, ptr};
 
+use crate::shown::printable;
 use nix::sys::signal::{SigHandler, Signal, raise, signal};
-use skt_terms::shown::printable;
 
 /// Largest number of characters of a line, and of lines, in a message.
 const LINE_MAX: usize = 1000;

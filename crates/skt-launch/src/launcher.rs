@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use skt_terms::shown::shell_quoted;
+use skt_host::shown::shell_quoted;
 
 use super::decisions::Start;
 use super::hosts::{self, Host};

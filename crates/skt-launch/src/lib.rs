@@ -44,7 +44,7 @@ use links::addresses::Networks;
 use program::Program;
 use skt_checkpoint::heartbeat::DataLocation;
 use skt_config::LaunchSettings;
-use skt_terms::exit::Exit;
+use skt_host::exit::Exit;
 
 /// What to run, and how.
 #[derive(Debug, Clone, Default)]

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use skt_terms::shown::shown_message;
+use skt_host::shown::shown_message;
 
 use super::links::Partner;
 use super::probe::{Answer, Purpose};

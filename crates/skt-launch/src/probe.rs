@@ -11,9 +11,9 @@ use nix::unistd::{AccessFlags, access};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use skt_checkpoint::heartbeat::{find_marked, marked_line};
-use skt_terms::named;
-use skt_terms::shown::shown_message;
-use skt_terms::units::bytes_unlike;
+use skt_host::named;
+use skt_host::shown::shown_message;
+use skt_host::units::bytes_unlike;
 
 use super::links::addresses::{self, Address};
 use super::links::{Link, Partner, connect};

@@ -11,9 +11,9 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 use serde::{Deserialize, Serialize};
 use skt_checkpoint::heartbeat::{self, Heartbeat};
 use skt_checkpoint::heartbeat::{find_marked, marked_line};
+use skt_host::exit::Exit;
 use skt_host::launcher_rank;
-use skt_terms::exit::Exit;
-use skt_terms::shown::shown_message;
+use skt_host::shown::shown_message;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::io::{self, Write as _};

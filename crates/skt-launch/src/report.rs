@@ -5,10 +5,10 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use serde_json::{Value, json};
 
+use skt_host::exit::Exit;
+use skt_host::shown::printable;
 use skt_host::streams;
-use skt_terms::exit::Exit;
-use skt_terms::shown::printable;
-use skt_terms::units;
+use skt_host::units;
 
 use super::hosts::describe_lost;
 use super::state::{Status, SupervisorState};

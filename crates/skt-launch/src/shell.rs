@@ -26,10 +26,10 @@ use super::state::{StateFolder, Status, SupervisorState};
 use super::survey::{self, Inquiry, Limits};
 use super::{LaunchOptions, SupervisorError, process, stop};
 use skt_host::clock::now_unix;
+use skt_host::exit::Exit;
 use skt_host::outfile;
 use skt_host::process::Process;
 use skt_host::starter::Starter;
-use skt_terms::exit::Exit;
 
 /// How often the supervisor polls the job.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);

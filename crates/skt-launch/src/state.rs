@@ -23,7 +23,7 @@ use skt_config::Setting;
 use skt_host::clock::now_unix;
 use skt_host::outfile;
 use skt_host::process::Process;
-use skt_terms::shown::shown_message;
+use skt_host::shown::shown_message;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Write as _};

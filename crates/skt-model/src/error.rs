@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use skt_terms::units::counted;
+use skt_host::units::counted;
 use thiserror::Error;
 
 /// An input that no formula can take.

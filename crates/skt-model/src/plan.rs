@@ -20,7 +20,7 @@
 
 use std::ops::RangeInclusive;
 
-use skt_terms::layout::near_square;
+use skt_host::layout::near_square;
 
 use super::chen::{Code, Network};
 use super::error::{at_least, fraction, non_negative, positive, within};

@@ -5,9 +5,9 @@
 //! ```
 
 use skt_comm::collect;
+use skt_host::norms::Norms;
 use skt_solver::grid::Grid;
 use skt_solver::team::Team;
-use skt_terms::norms::Norms;
 
 use crate::part::{Part, Progress};
 use crate::refine::largest_here;

@@ -337,8 +337,8 @@ fn total(mut lanes: [f64; LANES]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skt_host::choice::{MxpMatrix, Pmap};
     use skt_solver::comm::threads::run;
-    use skt_terms::choice::{MxpMatrix, Pmap};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// Orders, block sizes and grids.

@@ -8,8 +8,8 @@
 //!
 //! b is random as HPL's: column n of the generator's matrix of order n.
 
+use skt_host::choice::MxpMatrix;
 use skt_solver::matgen::Lcg;
-use skt_terms::choice::MxpMatrix;
 
 use crate::fasi_higham::FasiHigham;
 use crate::random::Random;
@@ -95,8 +95,8 @@ impl System {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skt_host::choice::Generator;
     use skt_solver::matgen;
-    use skt_terms::choice::Generator;
 
     fn row(system: &System, i: usize) -> Vec<f64> {
         (0..system.n()).map(|j| system.entry(i, j)).collect()

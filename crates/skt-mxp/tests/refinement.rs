@@ -7,6 +7,8 @@ use std::cell::Cell;
 use dense::Dense;
 use proptest::prelude::*;
 use skt_comm::{Comm, CommError, collect};
+use skt_host::choice::{MxpMatrix, Pmap, Refinement};
+use skt_host::norms::Norms;
 use skt_mxp::check::norms;
 use skt_mxp::refine::{CORRECTIONS_MAX, Operator, RefineError, Refiner, State, Status, Step};
 use skt_mxp::system::System;
@@ -14,8 +16,6 @@ use skt_solver::comm::threads::run;
 use skt_solver::grid::Grid;
 use skt_solver::pgesv::SolveError;
 use skt_solver::team::Team;
-use skt_terms::choice::{MxpMatrix, Pmap, Refinement};
-use skt_terms::norms::Norms;
 
 /// Where a test runs.
 #[derive(Debug, Clone, Copy)]

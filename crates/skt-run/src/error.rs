@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use skt_terms::exit::Exit;
+use skt_host::exit::Exit;
 
 use crate::heartbeat;
 use skt_checkpoint::checkpoint::decide::Refusal;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
-use skt_terms::exit::Exit;
+use skt_host::exit::Exit;
 
 pub use skt_checkpoint::heartbeat::{
     CHANGED, CHECKPOINT, COMPUTE, CorruptionReport, DONE, DataLocation, ENV, FACTOR, Heartbeat,

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 
 use crate::events::Saved;
-use skt_terms::shown::printable;
-use skt_terms::units;
+use skt_host::shown::printable;
+use skt_host::units;
 
 /// Seconds between two updates of a live line.
 const LIVE_INTERVAL_SECONDS: f64 = 0.25;

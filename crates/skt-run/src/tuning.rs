@@ -3,7 +3,7 @@
 //! What follows from a format or a protocol cannot be chosen, and is not here; nor is what the user
 //! chooses.
 
-skt_terms::tuning! {
+skt_host::tuning! {
     /// Time between two cuts at which ranks ask whether one of them has had a signal.
     look_for_signals_seconds: u64 = 10, "seconds";
     /// Most stages of a checkpoint: each cuts the columns once more.

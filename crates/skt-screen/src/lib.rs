@@ -26,9 +26,9 @@ mod simulated;
 
 use std::error::Error;
 
+use skt_host::exit::Exit;
 use skt_host::messages::print;
 use skt_run::job::JobError;
-use skt_terms::exit::Exit;
 
 /// Why a screening, or `doctor`, ends without a result.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
+use skt_host::median::nonempty_median;
 use skt_host::thread_clock::thread_cpu_seconds;
-use skt_terms::median::nonempty_median;
 
 use skt_comm::{Comm, CommError, PageBuf, Tag};
 use skt_host::counters::{Root, topology};

@@ -13,8 +13,8 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use skt_terms::median::nonempty_median;
-use skt_terms::units;
+use skt_host::median::nonempty_median;
+use skt_host::units;
 
 use super::Failed;
 use super::limit::Limit;
@@ -323,7 +323,7 @@ fn order(dgemm_gflops: &[f64], seconds: f64, shares: &[HostShare]) -> usize {
 /// The median of the free memory of the nodes that report theirs.
 fn median_bytes(shares: &[HostShare]) -> Option<f64> {
     let known = shares.iter().filter_map(|share| share.available_bytes);
-    skt_terms::median::median(known.map(|bytes| bytes as f64))
+    skt_host::median::median(known.map(|bytes| bytes as f64))
 }
 
 /// The nodes that have no memory for a system of order `n`, each with what it lacks.

@@ -1,6 +1,6 @@
 //! Which nodes work together, stage by stage.
 
-use skt_terms::tournament;
+use skt_host::tournament;
 
 /// Stages of pairs: with three, a slow link is distinguished from a slow node by two other pairs of
 /// each of its ends.

@@ -10,8 +10,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use skt_terms::median::{median, nonempty_median};
-use skt_terms::named;
+use skt_host::median::{median, nonempty_median};
+use skt_host::named;
 
 use super::results::{Joint, Link, NodeKind, Results, SLOW_LINK, ScreenedNode, Solve, sound_rate};
 use skt_health::slow::alike::Alike;

@@ -3,9 +3,9 @@
 //! Values that follow from a format, a protocol or the registers of a kernel cannot be chosen, and
 //! are not here; nor are values that the user chooses, such as NB.
 
-use skt_terms::tuning::Ratio;
+use skt_host::tuning::Ratio;
 
-skt_terms::tuning! {
+skt_host::tuning! {
     /// Products are cut at multiples of this many rows, from the first row on: the AVX-512 kernels
     /// of the BLAS take 24 or 48 rows at a time, and are slow on the rest and round it differently.
     /// So x has the same bits however long the products are.

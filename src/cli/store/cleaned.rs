@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::ops::AddAssign;
 
-use skt_terms::units;
+use skt_host::units;
 
 use super::{CleanOptions, Cleaned, state};
 use skt_store::store::{SegmentInfo, Store, StoreError};

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use skt_terms::units;
+use skt_host::units;
 
 use super::failed::Failed;
 use crate::report::output;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use skt_terms::units::counted;
+use skt_host::units::counted;
 
 use super::decide::Refusal;
 use super::header::SegmentId;

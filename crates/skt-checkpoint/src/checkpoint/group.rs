@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use skt_terms::units::counted;
+use skt_host::units::counted;
 
 /// Why no groups could be formed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -16,7 +16,7 @@ macro_rules! step_names {
             $($(#[$doc])* $name,)*
         }
 
-        skt_terms::named!(StepName { $($name: $text,)* });
+        skt_host::named!(StepName { $($name: $text,)* });
     };
 }
 

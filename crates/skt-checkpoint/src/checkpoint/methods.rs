@@ -1,7 +1,7 @@
 //! The checkpoint methods: what each keeps, and its cost in memory.
 
 use serde::{Deserialize, Serialize};
-use skt_terms::named;
+use skt_host::named;
 
 use skt_store::layout::{Active, Geometry};
 

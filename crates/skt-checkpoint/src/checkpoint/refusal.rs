@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use skt_terms::units::{self, counted};
+use skt_host::units::{self, counted};
 
 use super::alike::Difference;
 use super::group::PlacementError;

@@ -29,9 +29,9 @@ use skt_comm::collect::{
     all_gather, all_gather_json, all_reduce, broadcast, broadcast_bytes, broadcast_json,
     gather_bytes,
 };
+use skt_host::units;
 use skt_host::waits::{self, Announced};
 use skt_store::codec::checksum;
-use skt_terms::units;
 
 /// More than any identity has: 255 members, and the parameters in words.
 const IDENTITY_BYTES_MAX: usize = 1 << 20;

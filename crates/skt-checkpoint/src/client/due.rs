@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use skt_terms::checkpoint_times::{SPARE, young_seconds};
+use skt_host::checkpoint_times::{SPARE, young_seconds};
 
 /// Seconds for the application to end, and for delays of a busy machine.
 const END_SECONDS: f64 = 1.0;

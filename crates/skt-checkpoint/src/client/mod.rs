@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytemuck::Pod;
-use skt_terms::exit::Exit;
+use skt_host::exit::Exit;
 
 use crate::checkpoint::alike::{self, Setting};
 use crate::checkpoint::decide::Refusal;

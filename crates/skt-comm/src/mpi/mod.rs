@@ -12,9 +12,9 @@ use std::ptr;
 use std::sync::Arc;
 
 use mpi::ffi;
+use skt_host::exit::Exit;
 use skt_host::waits::Announced;
 use skt_host::{launcher_rank, messages};
-use skt_terms::exit::Exit;
 
 use super::{Comm, CommError, PageBuf, RecvRequest, Result, SendRequest, Tag, Transport};
 

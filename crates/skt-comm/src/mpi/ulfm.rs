@@ -18,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use mpi::ffi;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
-use skt_terms::exit::Exit;
+use skt_host::exit::Exit;
 
 use super::super::{Comm, longest_pause_seconds, stands_by};
 use super::{MpiComm, MpiWorld, Result, check, end_job, subgroup};

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use skt_terms::units::{BadQuantity, parse_seconds};
+use skt_host::units::{BadQuantity, parse_seconds};
 
 /// The interval between checkpoints that a user asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

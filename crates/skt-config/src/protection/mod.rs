@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use skt_checkpoint::time_limit::TimeLimit;
-use skt_terms::choice::{OnLoss, Overlap, Region};
+use skt_host::choice::{OnLoss, Overlap, Region};
 
 pub use every::Every;
 pub use inject::{Inject, What};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use skt_terms::shown::shown;
+use skt_host::shown::shown;
 
 use super::Settings;
 use crate::checkpoint::SETTINGS;
@@ -14,11 +14,11 @@ use skt_checkpoint::checkpoint::decide::Resume;
 use skt_checkpoint::checkpoint::group::PlacementError;
 use skt_checkpoint::checkpoint::level::settings::Levels;
 use skt_checkpoint::checkpoint::methods::Method;
+use skt_host::choice::OnLoss;
 use skt_host::infile::{self, LIST_BYTES_MAX};
 use skt_solver::pgesv::abft::{CheckEvery, MAX_CHECKSUMS};
 use skt_store::codec::{CodecKind, checksum};
 use skt_store::store::{SegmentName, StoreKind};
-use skt_terms::choice::OnLoss;
 
 /// The most members that a group may have: GF(2^8) has no more points.
 pub const MAX_MEMBERS: usize = 255;
@@ -323,7 +323,7 @@ mod tests {
     use crate::value::Value;
     use crate::{Checked, Format, parse};
     use skt_checkpoint::time_limit::TimeLimit;
-    use skt_terms::choice::{Overlap, Region};
+    use skt_host::choice::{Overlap, Region};
 
     const RUN: &str = "n = 100\nnb = 8\np = 2\nq = 2\n";
 

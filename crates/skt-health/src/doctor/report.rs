@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use skt_terms::shown::and_more;
+use skt_host::shown::and_more;
 
 use super::facts::HostFacts;
 use super::finding::{Finding, Gain};

@@ -14,8 +14,8 @@ use skt_host::counters::power::Found;
 use skt_host::counters::processor::Vectors;
 use skt_host::counters::sensors::CpuClock;
 use skt_host::placement::SAME_KIND;
+use skt_host::shown::shell_quoted;
 use skt_host::starter::Starter;
-use skt_terms::shown::shell_quoted;
 
 /// What is wrong, and what corrects it: texts in which `{0}`, `{1}` and so on stand for the words
 /// of a hit.

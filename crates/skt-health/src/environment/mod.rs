@@ -12,7 +12,7 @@ use serde::Serialize;
 use skt_host::host::HostInfo;
 use skt_host::memory::MemoryInfo;
 use skt_host::placement;
-use skt_terms::units;
+use skt_host::units;
 
 use bf16::Bf16SelfTest;
 use library::BlasChoice;

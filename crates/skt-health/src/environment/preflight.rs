@@ -1,6 +1,6 @@
 //! Checks before the start that the job fits into the memory of its hosts.
 
-use skt_terms::units::{self, counted};
+use skt_host::units::{self, counted};
 
 /// The ranks on one host, and the memory that they may use together.
 #[derive(Debug, Clone, PartialEq, Eq)]

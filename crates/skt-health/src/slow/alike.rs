@@ -4,7 +4,7 @@
 //! quarter. So their logarithms are compared. Where rates scatter widely, half of another rate may
 //! be noise, but a thousandth is not.
 
-use skt_terms::median::{nonempty_median, robust_deviation};
+use skt_host::median::{nonempty_median, robust_deviation};
 
 /// The robust standard deviations below the median that noise alone hardly reaches: of a thousand
 /// sound nodes with normal noise, one is that far below once in 3500 screenings.

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use skt_terms::median::{middle_two, nonempty_median, robust_deviation};
+use skt_host::median::{middle_two, nonempty_median, robust_deviation};
 
 use super::{RankRates, Rate, SlowRank};
 

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use skt_terms::median::{middle_two, nonempty_median};
+use skt_host::median::{middle_two, nonempty_median};
 
 use super::blame::{NodeGroup, blame};
 use super::judge::{min_spreads, spread};
@@ -135,8 +135,8 @@ fn slow(lags: &[Vec<f64>]) -> Vec<bool> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use skt_host::tournament;
     use skt_studies::sim::random::Stream;
-    use skt_terms::tournament;
 
     use super::*;
 

@@ -11,7 +11,7 @@ mod judge;
 pub mod links;
 
 use serde::{Deserialize, Serialize};
-use skt_terms::shown::and_more;
+use skt_host::shown::and_more;
 
 pub use judge::{judge, upper_median};
 use links::SlowLink;

@@ -7,7 +7,7 @@ use crate::program::{JobEnd, ProgramVerdict};
 use crate::state::{Failure, Status};
 use crate::survey::Survey;
 use skt_checkpoint::heartbeat::{CHANGED, DONE};
-use skt_terms::exit::Exit;
+use skt_host::exit::Exit;
 
 /// This number of failures at one column, while all nodes are well, is no accident.
 const SAME_FAILURES_MAX: usize = 3;

@@ -8,8 +8,8 @@ use crate::survey::Survey;
 use skt_checkpoint::heartbeat::{
     CHANGED, CHECKPOINT, COMPUTE, FACTOR, Heartbeat, OPEN, REFUSED, REPORTED, TIME_UP, WAIT,
 };
+use skt_host::exit::Exit;
 use skt_store::store::CLEANERS;
-use skt_terms::exit::Exit;
 
 /// The step of the protocol after which a checkpoint exists.
 const COMMIT: &str = "commit";

@@ -48,8 +48,8 @@ use super::watch::HeartbeatWatch;
 use super::{LaunchOptions, SupervisorError};
 use skt_checkpoint::heartbeat::{CHANGED, DONE, Heartbeat};
 use skt_host::counters::oom_kills::OomKills;
+use skt_host::exit::Exit;
 use skt_host::process::Process;
-use skt_terms::exit::Exit;
 
 #[derive(Debug)]
 pub(crate) enum Event {

@@ -16,9 +16,9 @@ use crate::hosts::{
 use crate::state::Failure;
 use skt_checkpoint::heartbeat::UnfitHost;
 use skt_config::launch::NoSpare;
-use skt_terms::exit::Exit;
-use skt_terms::shown::shown_message;
-use skt_terms::units::{bytes_unlike, counted};
+use skt_host::exit::Exit;
+use skt_host::shown::shown_message;
+use skt_host::units::{bytes_unlike, counted};
 
 impl Decisions {
     /// Nodes that are lost whatever they answer: their links are dead, two starts have not reached

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::{Host, HostsError, check_name, rank_count};
 use skt_config::launch::RANKS_MAX;
 use skt_host::infile::{self, LIST_BYTES_MAX};
-use skt_terms::shown::{shown, shown_message};
+use skt_host::shown::{shown, shown_message};
 
 /// How a batch system gives the nodes of its job.
 #[derive(Debug, Clone, Copy)]

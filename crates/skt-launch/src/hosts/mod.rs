@@ -14,7 +14,7 @@ pub use names::short_names;
 pub use pool::{Health, OutOfUse, Pool, Replacement};
 pub(crate) use pool::{Lack, SparesSpent, UNLISTED, describe_lost};
 
-use skt_terms::shown::shown;
+use skt_host::shown::shown;
 
 use skt_config::launch::RANKS_MAX;
 

@@ -8,7 +8,7 @@ use super::Host;
 use super::names::with_reasons;
 use crate::SharingLimits;
 use serde::{Deserialize, Serialize};
-use skt_terms::units::counted;
+use skt_host::units::counted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 

@@ -1,6 +1,6 @@
 //! The back substitution: `pgesv::back` with clocks instead of work.
 
-use skt_terms::layout::Cyclic;
+use skt_host::layout::Cyclic;
 
 use super::RunParams;
 use super::clock::{Moment, Part};

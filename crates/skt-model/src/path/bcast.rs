@@ -8,7 +8,7 @@
 //! A panel is sent in pieces. The last piece decides when the panel has arrived: it leaves a rank
 //! after the pieces that have arrived since the previous call, all of which leave in the same call.
 
-use skt_terms::panel_edges::{Edge, Pieces, RowOrder};
+use skt_host::panel_edges::{Edge, Pieces, RowOrder};
 
 use super::clock::{Moment, Part};
 use super::placement::EdgeWeights;
@@ -147,8 +147,8 @@ impl Wire<'_> {
 mod tests {
     use super::*;
 
-    use skt_terms::choice::Bcast;
-    use skt_terms::panel_edges::route;
+    use skt_host::choice::Bcast;
+    use skt_host::panel_edges::route;
 
     const WIRE: Wire = Wire {
         latency_seconds: 1.0,

@@ -1,6 +1,6 @@
 //! A point in time, with the critical path that leads to it.
 
-use skt_terms::named;
+use skt_host::named;
 
 /// Number of [`Part`]s.
 pub(crate) const PARTS: usize = Part::ALL.len();

@@ -1,7 +1,7 @@
 //! The seconds that a machine takes for each unit of work.
 
 use serde::{Deserialize, Serialize};
-use skt_terms::shown::shown_message;
+use skt_host::shown::shown_message;
 
 use crate::ModelError;
 use crate::error::non_negative;

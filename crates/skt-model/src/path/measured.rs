@@ -1,9 +1,9 @@
 //! Measured runs.
 
 use serde::Deserialize;
-use skt_terms::choice::{Bcast, Swap, Transport};
-use skt_terms::phases::{PhaseTable, Phases};
-use skt_terms::shown::shown_message;
+use skt_host::choice::{Bcast, Swap, Transport};
+use skt_host::phases::{PhaseTable, Phases};
+use skt_host::shown::shown_message;
 
 use super::RunParams;
 

@@ -33,9 +33,9 @@ mod placement;
 mod walk;
 pub mod work;
 
-use skt_terms::choice::{Bcast, Swap};
-use skt_terms::layout::N_MAX;
-use skt_terms::phases::Phases;
+use skt_host::choice::{Bcast, Swap};
+use skt_host::layout::N_MAX;
+use skt_host::phases::Phases;
 
 use super::ModelError;
 use super::error::{non_negative, positive, within};
@@ -228,7 +228,7 @@ pub fn estimate_seconds(run: &RunParams, machine: &Machine) -> Result<f64, Model
 }
 
 /// As [`estimate_seconds`], where process columns get blocks by their `rates`
-/// ([`skt_terms::columns`]), which are relative to the rate of the machine's cores; none if all are
+/// ([`skt_host::columns`]), which are relative to the rate of the machine's cores; none if all are
 /// 1. Solve and panel scale with them, memory and network do not.
 ///
 /// # Errors

@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use skt_terms::choice::Pmap;
+use skt_host::choice::Pmap;
 
 use super::RunParams;
 

@@ -1,9 +1,9 @@
 //! The walk over the panels: `pgesv::Solver::factor` with clocks instead of work.
 
-use skt_terms::columns::ColumnMap;
-use skt_terms::layout::Cyclic;
-use skt_terms::panel_edges::{self, Route, RowOrder};
-use skt_terms::phases::Phases;
+use skt_host::columns::ColumnMap;
+use skt_host::layout::Cyclic;
+use skt_host::panel_edges::{self, Route, RowOrder};
+use skt_host::phases::Phases;
 
 use super::bcast::{self, Window, Wire};
 use super::clock::{Moment, Part};
@@ -499,7 +499,7 @@ pub(super) fn max_held_from(map: Cyclic, first: usize, n: usize) -> f64 {
 mod tests {
     use super::super::UNITS;
     use super::*;
-    use skt_terms::choice::Bcast;
+    use skt_host::choice::Bcast;
 
     /// A machine on which sending takes a second per byte, and everything else is free.
     fn wires() -> Machine {

@@ -1,8 +1,8 @@
 //! The work of each step of the solver, counted: the walk, the fit and the solver on a simulated
 //! machine all read it here.
 
-use skt_terms::choice::Swap;
-use skt_terms::layout::leading_dimension;
+use skt_host::choice::Swap;
+use skt_host::layout::leading_dimension;
 
 use super::machine::{Counts, Unit};
 use super::placement::ColumnWeights;

@@ -2,7 +2,7 @@
 
 use crate::ModelError;
 use crate::error::{non_negative, positive};
-use skt_terms::checkpoint_times;
+use skt_host::checkpoint_times;
 
 /// The interval between checkpoints to first order, in seconds: `sqrt(2 M delta)` (Young, 1974).
 pub fn young_seconds(mtbf_seconds: f64, checkpoint_seconds: f64) -> Result<f64, ModelError> {

@@ -4,7 +4,7 @@
 //! M/(n-1), and the rest follows. The elimination with checksums, which the paper does not have,
 //! keeps no copy, and its checksums count as a parity.
 
-use skt_terms::named;
+use skt_host::named;
 
 use crate::Group;
 

@@ -2,11 +2,11 @@
 //! must always hold, and numbers that must not change unnoticed.
 
 use proptest::prelude::*;
+use skt_host::choice::{Bcast, Pmap, Swap};
 use skt_model::path::{
     Changes, Machine, MeasuredTest, Part, Placement, Prediction, RunParams, Unit, closed,
     estimate_seconds, estimate_unequal_seconds, fit, predict,
 };
-use skt_terms::choice::{Bcast, Pmap, Swap};
 
 const G: f64 = 2e-11;
 

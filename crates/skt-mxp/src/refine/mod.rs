@@ -23,8 +23,8 @@ mod operator;
 pub use operator::Operator;
 
 use skt_comm::{Comm, CommError, collect};
+use skt_host::choice::Refinement;
 use skt_solver::pgesv::SolveError;
-use skt_terms::choice::Refinement;
 
 /// The most corrections: steps of classic refinement and inner steps of GMRES together.
 pub const CORRECTIONS_MAX: usize = 50;

@@ -1,9 +1,9 @@
 //! A x and norms, with the entries of A computed again, on the ranks of a grid.
 
 use skt_comm::collect;
+use skt_host::norms::EPSILON;
 use skt_solver::grid::Grid;
 use skt_solver::team::Team;
-use skt_terms::norms::EPSILON;
 
 use super::{CRITERION_ORDER_MIN, Place, RefineError, Residual, largest, largest_here};
 use crate::part::{Part, Progress, dot};

@@ -22,8 +22,8 @@ pub use trials::Trials;
 
 use std::time::Instant;
 
-use skt_terms::exit::Exit;
-use skt_terms::units;
+use skt_host::exit::Exit;
+use skt_host::units;
 
 use crate::error::agreed;
 use crate::events::{RunEvents, Silent};

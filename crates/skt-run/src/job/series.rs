@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use skt_terms::exit::Exit;
+use skt_host::exit::Exit;
 
 use super::one_test::{run_plain, run_protected};
 use super::print_warnings;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use skt_terms::shown::and_more;
+use skt_host::shown::and_more;
 
 use super::places::Places;
 use super::print_warnings;

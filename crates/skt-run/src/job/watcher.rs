@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use skt_terms::units::{self, counted};
+use skt_host::units::{self, counted};
 
 use crate::cores::TestCores;
 use crate::events::{Phase, RunEvents, Saved, SavedQueue, Stepper};

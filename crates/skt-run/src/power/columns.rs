@@ -1,6 +1,6 @@
 //! The columns of a log: which has times, powers, energies, or the names of sensors.
 
-use skt_terms::shown::shown;
+use skt_host::shown::shown;
 
 use super::fields::{
     Field, LineError, Measure, Separator, Unit, fields, header_separator, is_blank, unit,

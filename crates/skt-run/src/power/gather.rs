@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use skt_terms::median::median;
+use skt_host::median::median;
 
 use crate::record::energy::{
     EnergyReading, NodeEnergy, NodeWatts, Nodes, RankEnergy, SECONDS_MIN, parts,

@@ -3,8 +3,8 @@
 //! A number that is read wrong gives a wrong figure in a submission, so whatever could be read in
 //! two ways (decimal commas among commas, separators of thousands, unknown units) is refused.
 
-use skt_terms::shown::shown;
-use skt_terms::units::counted;
+use skt_host::shown::shown;
+use skt_host::units::counted;
 
 use super::columns::{Columns, Kind, ValueColumn};
 use super::fields::{

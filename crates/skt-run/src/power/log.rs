@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader, Read as _};
 use std::path::Path;
 
 use skt_host::infile;
-use skt_terms::shown::shown;
-use skt_terms::units;
+use skt_host::shown::shown;
+use skt_host::units;
 
 use super::columns::{Columns, Kind};
 use super::curve::{Curve, LONGEST_BETWEEN, PowerPiece};

@@ -14,7 +14,7 @@
 use std::ptr::NonNull;
 use std::time::Instant;
 
-use skt_terms::phases::{ChecksumCosts, EarlierStarts, Phases};
+use skt_host::phases::{ChecksumCosts, EarlierStarts, Phases};
 
 use super::clock::{ClockReading, Origin};
 use super::deadline::{self, Ahead};

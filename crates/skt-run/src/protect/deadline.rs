@@ -20,8 +20,8 @@ use nix::sys::signal::Signal;
 
 use super::Levels;
 use crate::grace;
+use skt_host::checkpoint_times::SPARE;
 use skt_solver::pgesv::SolveError;
-use skt_terms::checkpoint_times::SPARE;
 
 /// A run continues to its end if the rest is predicted to take less than the time left, divided by
 /// this.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use skt_terms::phases::{EarlierStarts, PhaseParts, PhaseTotals, Phases};
+use skt_host::phases::{EarlierStarts, PhaseParts, PhaseTotals, Phases};
 
 use super::beginning::{Beginning, Begun};
 use super::chosen::Chosen;

@@ -41,9 +41,9 @@ pub(crate) use segments::{found_test, store_flag, sweep_tests};
 pub use skt_checkpoint::checkpoint::level::settings::{LevelSettings, Levels};
 pub use skt_checkpoint::time_limit::{SLURM_END, TimeLimit};
 pub use skt_config::protection::{Every, Inject, MAX_MEMBERS, Settings, What, read_domains};
+pub use skt_host::choice::{OnLoss, Overlap, Region};
 pub use skt_store::segments::role::is_mark;
 pub use skt_store::segments::{lock as hold, run_bytes, sweep};
-pub use skt_terms::choice::{OnLoss, Overlap, Region};
 pub(crate) use split::{form_groups, format_memory, test_header_layout};
 pub use split::{
     header_layout, memory_split, process_rows, segment_bytes, segment_layout, smallest_group,

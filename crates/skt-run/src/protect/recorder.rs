@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use skt_terms::phases::Interruptions;
+use skt_host::phases::Interruptions;
 
 use super::chosen::Chosen;
 use super::clock::{Clock, ClockReading, Origin};

@@ -101,7 +101,7 @@ fn json(value: &impl Serialize) -> Vec<u8> {
 mod tests {
     use serde::de::DeserializeOwned;
     use serde_json::Value;
-    use skt_terms::phases::ChecksumCosts;
+    use skt_host::phases::ChecksumCosts;
 
     use super::super::history::{RESTARTS_KEPT, TAKEN_KEPT, Taken, remember};
     use super::super::split::state_bytes;

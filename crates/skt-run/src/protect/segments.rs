@@ -6,8 +6,8 @@ use std::sync::{Mutex, Once};
 use std::time::Instant;
 
 use serde::Deserialize;
-use skt_terms::shown::{and_more, shell_quoted};
-use skt_terms::units;
+use skt_host::shown::{and_more, shell_quoted};
+use skt_host::units;
 
 use crate::events::Stepper;
 use crate::heartbeat;

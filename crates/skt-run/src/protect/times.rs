@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::{Pod, Zeroable};
-use skt_terms::phases::{EarlierStarts, Interruptions, PhaseParts, PhaseTotals};
+use skt_host::phases::{EarlierStarts, Interruptions, PhaseParts, PhaseTotals};
 
 use super::split::CLOCK_BYTES;
 use crate::ptest::max_and_mean;

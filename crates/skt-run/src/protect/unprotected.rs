@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use skt_terms::phases::Phases;
+use skt_host::phases::Phases;
 
 use super::deadline::{self, Ahead, Deadline};
 use super::interval::{CheckpointSchedule, GuessedRates};

@@ -1,6 +1,6 @@
 //! What is reported to the user about wrong numbers in the matrix of a test with checksums.
 
-use skt_terms::choice::OnLoss;
+use skt_host::choice::OnLoss;
 
 use super::segments::store_flag;
 use crate::error::{End, JobError};

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use skt_terms::tournament;
+use skt_host::tournament;
 
 use skt_comm::{Comm, CommError, Tag, collect};
 use skt_health::slow::links::{Links, MIN_LINKS, SAMPLES, SlowLink, Times, judge};

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use mxp::RefinementGuard;
 pub(crate) use rates::RateWatch;
-use skt_terms::phases::{EarlierStarts, PhaseTotals, Phases};
+use skt_host::phases::{EarlierStarts, PhaseTotals, Phases};
 
 use crate::events::{Phase, RunEvents};
 use crate::record::energy::EnergyReading;

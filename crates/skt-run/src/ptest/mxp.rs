@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use skt_terms::phases::Phases;
+use skt_host::phases::Phases;
 
 use super::refining::{RefinementLeft, RefinementProgress};
 use super::{Solution, TestRun, conclude, empty_record, factor, outcome, watch_rates};

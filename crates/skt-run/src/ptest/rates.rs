@@ -15,8 +15,8 @@ use skt_config::TestSpec;
 use skt_health::slow::{Named, RankRates, Rate, SlowReport};
 use skt_host::counters::{Root, allowed, processor, sensors, topology};
 use skt_host::placement;
+use skt_host::tree::Tree;
 use skt_solver::pgesv::{Rates, SolveError};
-use skt_terms::tree::Tree;
 
 const TAG_RATES: Tag = 0x170;
 /// A rank, and one of its windows with its rate.

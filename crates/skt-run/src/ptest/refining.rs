@@ -2,7 +2,7 @@
 
 use crate::record::{MxpRecord, RefinementStep};
 use skt_config::Refinement;
-use skt_terms::units;
+use skt_host::units;
 
 /// What is left of a refinement that continues.
 #[derive(Debug, Clone, Copy, PartialEq)]

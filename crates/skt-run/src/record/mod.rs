@@ -8,7 +8,7 @@ mod protection;
 mod samples;
 
 use serde::{Deserialize, Serialize};
-use skt_terms::phases::{Interruptions, PhaseTable, PhaseTotals};
+use skt_host::phases::{Interruptions, PhaseTable, PhaseTotals};
 
 use cores::CoreShares;
 use energy::EnergyReading;

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 use skt_config::Refinement;
-pub use skt_terms::norms::Norms;
-use skt_terms::norms::any_number;
+pub use skt_host::norms::Norms;
+use skt_host::norms::any_number;
 
 /// How a test ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
-use skt_terms::phases::ChecksumCosts;
+use skt_host::phases::ChecksumCosts;
 
 use skt_checkpoint::checkpoint::level::LevelReport;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use skt_terms::exit::Exit;
-use skt_terms::units;
+use skt_host::exit::Exit;
+use skt_host::units;
 
 use super::disturbed::Disturbed;
 use super::parameter::Parameter;

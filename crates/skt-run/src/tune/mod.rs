@@ -12,7 +12,7 @@ pub mod table;
 
 use std::time::Instant;
 
-use skt_terms::units::span;
+use skt_host::units::span;
 
 use bench::OnRanks;
 use disturbed::Disturbed;

@@ -1,6 +1,6 @@
 //! The parameters that `tune` tries, and their values.
 
-use skt_terms::named;
+use skt_host::named;
 
 use crate::protect::MAX_MEMBERS;
 use crate::record::ROWS_IN_HALVES;

@@ -13,7 +13,7 @@
 //! one-sided 99 % bound for their mean. An outlier widens that bound, and so never makes a
 //! challenger better.
 
-use skt_terms::median::{median, nonempty_median};
+use skt_host::median::{median, nonempty_median};
 
 /// A machine that runs trials.
 pub(crate) trait Bench {

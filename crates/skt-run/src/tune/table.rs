@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use skt_config::{MxpMatrix, TestSpec};
-use skt_terms::median::{median, nonempty_median};
+use skt_host::median::{median, nonempty_median};
 
 use super::parameter::Parameter;
 use super::search::{Comparison, PAIRS_MIN, Race, RaceVerdict};

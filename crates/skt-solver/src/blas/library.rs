@@ -11,8 +11,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use skt_host::units;
 use skt_host::vectors::Vectors;
-use skt_terms::units;
 
 pub use super::ffi::BUILT_IN;
 use super::load::library;

@@ -1,15 +1,15 @@
 //! The broadcast of a panel along its process row (HPL_bcast and its topologies).
 //!
 //! Each rank forwards the pieces of the message along the edges of the topology
-//! ([`skt_terms::panel_edges`]) as they arrive.
+//! ([`skt_host::panel_edges`]) as they arrive.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 
-use skt_terms::choice::Bcast;
-use skt_terms::panel_edges::{Edge, Pieces, RowOrder, route};
+use skt_host::choice::Bcast;
+use skt_host::panel_edges::{Edge, Pieces, RowOrder, route};
 
 use skt_comm::{Comm, PageBuf, RecvRequest, Result, SendRequest, Tag};
 

@@ -2,10 +2,10 @@
 
 use skt_comm::node::KeptMemory;
 use skt_comm::{Comm, Result};
-use skt_terms::choice::Pmap;
+use skt_host::choice::Pmap;
 
-pub use skt_terms::columns::ColumnMap;
-pub use skt_terms::layout::Cyclic;
+pub use skt_host::columns::ColumnMap;
+pub use skt_host::layout::Cyclic;
 
 /// This rank's position in the process grid, and its groups of ranks.
 pub struct Grid {

@@ -9,7 +9,7 @@ use crate::blas::MatMut;
 use crate::grid::Grid;
 use crate::team::Team;
 use crate::work;
-use skt_terms::choice::Generator;
+use skt_host::choice::Generator;
 
 /// A source of the entries of [A|b]: called with a global row, a global column and a slice, it
 /// fills the slice with the entries of that row from that column on. Any part can be generated on

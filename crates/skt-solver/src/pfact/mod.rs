@@ -26,13 +26,13 @@ pub mod pivot;
 mod recursive;
 mod unblocked;
 
-use skt_terms::phases::PanelParts;
+use skt_host::phases::PanelParts;
 
 use crate::blas::MatMut;
 use crate::grid::Cyclic;
 use crate::team::Team;
 use skt_comm::{Comm, CommError};
-use skt_terms::choice::Fact;
+use skt_host::choice::Fact;
 
 /// How to factor a panel.
 #[derive(Debug, Clone, Copy)]

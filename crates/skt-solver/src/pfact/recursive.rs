@@ -16,7 +16,7 @@ use std::ops::Range;
 use super::{PanelWork, PfactError, Variant, unblocked};
 use crate::blas::{gemm, solve_unit_lower};
 use crate::tuning::TUNING;
-use skt_terms::choice::Fact;
+use skt_host::choice::Fact;
 
 /// Factors columns `range`, to which all updates by the columns before them have been applied.
 pub(super) fn factor(

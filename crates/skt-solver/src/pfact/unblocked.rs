@@ -18,7 +18,7 @@ use super::{PanelWork, PfactError, pivot};
 use crate::blas::kernels::{self, Best};
 use crate::blas::{MatMut, passes};
 use crate::tuning::TUNING;
-use skt_terms::choice::Fact;
+use skt_host::choice::Fact;
 
 pub(super) fn factor(
     panel: &mut PanelWork,

@@ -1,6 +1,6 @@
 //! What the solver reports to its caller while it solves.
 
-use skt_terms::phases::{ChecksumCosts, Phases};
+use skt_host::phases::{ChecksumCosts, Phases};
 
 use super::abft::{Beginning, Checked, Flip};
 use super::{Rates, SolveError};

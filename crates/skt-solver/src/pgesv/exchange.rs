@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use skt_terms::phases::Phases;
+use skt_host::phases::Phases;
 
 use super::half::Half;
 use super::local::Local;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use skt_terms::phases::PanelParts;
+use skt_host::phases::PanelParts;
 
 use super::events::SolverEvents;
 use super::exchange::RowExchange;

@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use skt_terms::phases::{EarlierStarts, Phases};
+use skt_host::phases::{EarlierStarts, Phases};
 
 use super::final_part::Final;
 use super::{LocalShape, SolveError};

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use skt_terms::phases::Phases;
+use skt_host::phases::Phases;
 
 use super::background::{BackgroundWork, Token};
 use super::exchange::RowExchange;

@@ -53,7 +53,7 @@ pub mod wrong;
 use std::ops::Range;
 use std::thread;
 
-use skt_terms::phases::Phases;
+use skt_host::phases::Phases;
 
 use crate::blas::Triangle;
 use crate::blas::view::SharedMat;
@@ -76,7 +76,7 @@ use product::{Product, ProductClock, Unrecorded, advances_first};
 pub use rates::{Rate, Rates};
 use short_calls::short_ones_keep_bits;
 use skt_comm::{CommError, collect};
-use skt_terms::choice::{Bcast, Swap};
+use skt_host::choice::{Bcast, Swap};
 use substitution::Substitution;
 use trailing::TrailingExchange;
 use wrong::WrongNumbers;

@@ -25,7 +25,7 @@ use crate::team::Team;
 use crate::tuning::TUNING;
 use crate::update::Operands;
 
-pub use skt_terms::layout::leading_dimension;
+pub use skt_host::layout::leading_dimension;
 
 /// Doubles of a cache line: parts of the message begin on one.
 const LINE: usize = 8;
@@ -249,7 +249,7 @@ impl<T: Element> Panel<T> {
     pub(crate) fn start_broadcast(
         grid: &Grid,
         columns: &ColumnMap,
-        topology: skt_terms::choice::Bcast,
+        topology: skt_host::choice::Bcast,
         k: usize,
         layout: Layout<T>,
         buffer: PanelBuffer,

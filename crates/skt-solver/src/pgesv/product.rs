@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use skt_terms::phases::Phases;
-use skt_terms::tuning::Ratio;
+use skt_host::phases::Phases;
+use skt_host::tuning::Ratio;
 
 use super::SolveError;
 use super::background::Token;

@@ -236,7 +236,7 @@ mod tests {
 
     use super::*;
     use crate::comm::threads::run;
-    use skt_terms::choice::Pmap;
+    use skt_host::choice::Pmap;
 
     #[test]
     fn a_panel_has_one_slot_and_a_slot_one_panel() {

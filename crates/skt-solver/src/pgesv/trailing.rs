@@ -25,7 +25,7 @@ use crate::swap::RowBuffers;
 use crate::swap::node::NodeRows;
 use crate::tuning::TUNING;
 use skt_comm::collect;
-use skt_terms::choice::Swap;
+use skt_host::choice::Swap;
 
 /// The most columns of the whole exchange and of each half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

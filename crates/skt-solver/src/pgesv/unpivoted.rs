@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use skt_terms::phases::PanelParts;
+use skt_host::phases::PanelParts;
 
 use super::events::SolverEvents;
 use super::exchange::RowExchange;
@@ -175,7 +175,7 @@ fn factor_few_columns(mut a: MatMut<f32>, tiny: f32) -> Result<(), Broken<f32>> 
 mod tests {
     use proptest::prelude::*;
     use skt_comm::Comm;
-    use skt_terms::choice::{Bcast, Fact, Pmap, Swap};
+    use skt_host::choice::{Bcast, Fact, Pmap, Swap};
 
     use super::super::events::Silent;
     use super::super::guard::{Guard, Unguarded};

@@ -32,7 +32,7 @@ use crate::team::Team;
 use crate::tuning::TUNING;
 use node::NodeRows;
 use skt_comm::{Comm, PageBuf, Result, pages};
-use skt_terms::choice::Swap;
+use skt_host::choice::Swap;
 
 /// Where the rows of one panel go, as seen from one rank of the process column.
 ///

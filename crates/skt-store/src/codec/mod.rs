@@ -19,8 +19,8 @@ pub mod kernel;
 mod matrix;
 
 use serde::{Deserialize, Serialize};
-use skt_terms::named;
-use skt_terms::units::counted;
+use skt_host::named;
+use skt_host::units::counted;
 
 pub use bulk::{checksum, copy, copy_summed};
 pub use kernel::{fma, mul};

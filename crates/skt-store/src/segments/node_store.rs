@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::{Store, StoreHazard, StoreKind, SysvLimits, host};
 use skt_comm::pages::PAGE_BYTES;
-use skt_terms::units::{bytes_unlike, counted};
+use skt_host::units::{bytes_unlike, counted};
 
 /// Segments of each rank: its data, and its hold on the run.
 const SEGMENTS_A_RANK: u64 = 2;

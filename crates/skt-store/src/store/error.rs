@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
-use skt_terms::units;
+use skt_host::units;
 
 use super::SegmentName;
 

@@ -1,6 +1,6 @@
 //! Sections 4.1, 4.2 and 4.4: protocols and applications.
 
-use skt_terms::named;
+use skt_host::named;
 
 use super::{Platform, WasteModel};
 

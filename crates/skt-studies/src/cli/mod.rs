@@ -15,11 +15,11 @@ use std::process::ExitCode;
 
 use crate::plot::Figure;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use skt_host::exit::Exit;
 use skt_host::infile::{self, LIST_BYTES_MAX};
+use skt_host::ranges::above_zero;
 use skt_host::{launcher_rank, messages, outfile, streams};
 use skt_model::{HOUR_SECONDS, YEAR_SECONDS};
-use skt_terms::exit::Exit;
-use skt_terms::ranges::above_zero;
 
 use crate::bosilca::{Application, Platform};
 use crate::{StudyError, figures};

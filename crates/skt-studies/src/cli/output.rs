@@ -4,8 +4,8 @@ use std::io;
 use std::path::Path;
 
 use crate::plot::Figure;
+use skt_host::shown::printable;
 use skt_host::{outfile, streams};
-use skt_terms::shown::printable;
 
 use crate::StudyError;
 

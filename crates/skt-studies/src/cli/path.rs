@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Value, json};
+use skt_host::choice::{Bcast, Swap};
 use skt_host::infile::{self, LIST_BYTES_MAX};
+use skt_host::phases::Phases;
+use skt_host::ranges::{above_zero, above_zero_or_infinite, zero_or_above};
 use skt_host::{messages, outfile};
 use skt_model::path::{
     Changes, Machine, MeasuredTest, Part, Prediction, RunParams, closed, fit, measured, predict,
 };
 use skt_model::table::{Fields, table};
-use skt_terms::choice::{Bcast, Swap};
-use skt_terms::phases::Phases;
-use skt_terms::ranges::{above_zero, above_zero_or_infinite, zero_or_above};
 
 use super::output;
 use crate::StudyError;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::stated_levels::StatedLevels;
-use skt_terms::ranges::{above_zero, share, share_above_zero, share_between, zero_or_above};
+use skt_host::ranges::{above_zero, share, share_above_zero, share_between, zero_or_above};
 
 /// Protocols of `simulate`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -3,8 +3,8 @@
 
 use std::str::FromStr;
 
-use skt_terms::levels::{IMAGES_MTBF_SECONDS, Reach, with_options};
-use skt_terms::units::{parse_bytes_per_second, parse_seconds};
+use skt_host::levels::{IMAGES_MTBF_SECONDS, Reach, with_options};
+use skt_host::units::{parse_bytes_per_second, parse_seconds};
 
 use skt_model::ModelError;
 use skt_model::levels::{Level, Levels, Schedule};

@@ -2,7 +2,7 @@
 //! `figure,series,x,value` for each run, after a header.
 
 use crate::plot::{Axis, Body, Figure, Series};
-use skt_terms::median::median;
+use skt_host::median::median;
 
 use crate::StudyError;
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::plot::Figure;
-use skt_terms::shown::escape;
+use skt_host::shown::escape;
 
 const STYLE: &str = "body{font-family:system-ui,sans-serif;max-width:70rem;margin:2rem auto;\
 padding:0 1rem;color:#222;line-height:1.45}figure{margin:2.5rem 0;border-top:1px solid #ddd;\

@@ -1,6 +1,6 @@
 //! The critical path of the solver on machines that are not available.
 
-use skt_terms::choice::Bcast;
+use skt_host::choice::Bcast;
 
 use super::Content;
 use crate::StudyError;

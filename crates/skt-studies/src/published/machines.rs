@@ -14,8 +14,8 @@
 //! 32 nodes of two Xeon Gold 6130 (2 x 16 cores) on one switch of 100 Gbit/s, a rank on each core,
 //! OpenBLAS 0.3.1, HPL 2.2 with ranks in row-major order.
 
+use skt_host::choice::Pmap;
 use skt_model::path::{Machine, Placement};
-use skt_terms::choice::Pmap;
 
 /// Ranks of a node: one for each core.
 pub(crate) const RANKS_PER_NODE: usize = 32;

@@ -1,7 +1,7 @@
 //! The published runs of HPL, and the model's run for each.
 
+use skt_host::choice::{Bcast, Swap};
 use skt_model::path::{Changes, Machine, Placement, RunParams, predict};
-use skt_terms::choice::{Bcast, Swap};
 
 use super::machines::{DAHU, Processors, dahu};
 use crate::StudyError;

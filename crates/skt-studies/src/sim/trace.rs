@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use skt_terms::shown::shown;
+use skt_host::shown::shown;
 
 /// A failure trace that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,11 +1,11 @@
 //! Published runs of machines of others, and the predictions for them.
 
+use skt_host::choice::{Bcast, Swap};
 use skt_model::path::{Machine, Placement, RunParams, predict};
 use skt_model::tang::efficiency::Efficiency;
 use skt_studies::published::gates::{Predicted, gates, predict_cofc, predict_stellar};
 use skt_studies::published::machines::{DAHU, Processors, dahu};
 use skt_studies::published::runs::{Published, published};
-use skt_terms::choice::{Bcast, Swap};
 
 fn count(experiment: &str, date: &str) -> usize {
     published().filter(|of| of.experiment == experiment && of.date.starts_with(date)).count()

@@ -39,7 +39,7 @@ pub(super) use helper::Free;
 pub(super) use images::Images;
 pub use rank_images::LevelReport;
 pub use ranks::SpacedRanks;
-pub use skt_terms::levels::Reach;
+pub use skt_host::levels::Reach;
 pub use source::Load;
 pub(crate) use source::{EpochSource, FoundImage, Restorable, Rotten};
 

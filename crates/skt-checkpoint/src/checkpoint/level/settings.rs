@@ -5,10 +5,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use skt_terms::checkpoint_times::young_seconds;
-use skt_terms::levels::{IMAGES_MTBF_SECONDS, with_options};
-use skt_terms::shown::shell_quoted;
-use skt_terms::units::parse_seconds;
+use skt_host::checkpoint_times::young_seconds;
+use skt_host::levels::{IMAGES_MTBF_SECONDS, with_options};
+use skt_host::shown::shell_quoted;
+use skt_host::units::parse_seconds;
 
 use super::folder::{ImageFolder, close_folder};
 use super::{Disk, ImageCost, ImagesEvery, IntervalOf, Level, MAX_LEVELS, Reach, Unopened};

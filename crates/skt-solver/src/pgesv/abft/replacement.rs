@@ -22,7 +22,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use skt_terms::phases::ChecksumCosts;
+use skt_host::phases::ChecksumCosts;
 
 use super::super::events::SolverEvents;
 use super::super::exchange::RowExchange;

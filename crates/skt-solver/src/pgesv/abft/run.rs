@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use skt_terms::phases::{ChecksumCosts, Phases};
+use skt_host::phases::{ChecksumCosts, Phases};
 
 use super::super::background::Token;
 use super::super::events::SolverEvents;

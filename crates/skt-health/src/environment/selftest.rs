@@ -49,7 +49,16 @@ pub fn dgemm_gflops(team: &Team, budget_seconds: f64) -> Result<f64, NoWorkSpace
 
 /// The rates of DGEMM as [`dgemm_gflops`] measures them.
 pub fn dgemm_rates(team: &Team, budget_seconds: f64) -> Result<Rates, NoWorkSpace> {
-    gemm_rates(1e-3f64, team, budget_seconds)
+    let order = order_within(budget_seconds);
+    gemm_rates_at(1e-3f64, Clock::Wall, team, budget_seconds, order, &[DEPTH])
+}
+
+/// The rows and columns of products of which [`MIN_CALLS`] take the budget at 10 Gflop/s a core: many
+/// ranks that share a core, or start for a tiny test, would wait for larger ones.
+fn order_within(budget_seconds: f64) -> usize {
+    let operations = 1e10 * budget_seconds;
+    let order = (operations / (MIN_CALLS * 2 * DEPTH) as f64).sqrt() as usize;
+    order.clamp(MIN_ORDER, ORDER)
 }
 
 /// The rates of GEMM as [`dgemm_gflops`] measures them, on operands of which all elements have this
@@ -103,6 +112,8 @@ pub(crate) fn cpu_seconds() -> f64 {
 
 /// Rows and columns of A2 in a product whose rate is measured.
 pub(super) const ORDER: usize = 768;
+/// Rows and columns from which on a product has about the rate of large ones.
+const MIN_ORDER: usize = 192;
 /// Columns of L2.
 pub(super) const DEPTH: usize = 256;
 
@@ -281,6 +292,11 @@ mod tests {
         };
         assert_eq!(measure_by(|| now.get(), run, 1.0).0, 10.0);
         assert_eq!(calls.get(), MIN_CALLS);
+    }
+
+    #[test]
+    fn products_of_short_tests_are_small() {
+        assert_eq!([0.0, 0.01, 0.02, 0.1].map(order_within), [192, 255, 360, 768]);
     }
 
     #[test]

@@ -20,7 +20,6 @@ use skt_checkpoint::checkpoint::protocol::CheckpointError;
 use skt_comm::{Comm, CommError};
 use skt_config::{Bcast, Fact, Refinement, TestSpec};
 use skt_host::phases::{EarlierStarts, Phases};
-use skt_mxp::system::System;
 use skt_run::events::{Phase, RunEvents, SavedQueue, Silent};
 use skt_run::protect::{
     self, Chosen, Clock, ClockReading, Every, GuessedRates, Opened, Overlap, RankInRun,
@@ -31,6 +30,7 @@ use skt_run::ptest::{self, TestRun};
 use skt_run::record::{Protection, RefinementStep, Restart};
 use skt_solver::blas::MatRef;
 use skt_solver::comm::threads::run;
+use skt_solver::mxp::system::System;
 use skt_solver::pgesv::SolveError;
 use skt_solver::pgesv::guard::{Guard, Unguarded};
 use skt_solver::team::Team;
@@ -466,7 +466,7 @@ fn run_test(
     if let Some(matrix) = spec.mxp {
         let system = System::new(spec.n, matrix);
         let mine = refine(test, &system, guard, resumed, events)?.0;
-        let norms = skt_mxp::check::norms(&system, grid, team, spec.nb, &mine, &|| ())?;
+        let norms = skt_solver::mxp::check::norms(&system, grid, team, spec.nb, &mine, &|| ())?;
         return Ok((whole_x(grid, spec, &mine)?, norms.scaled_residual(spec.n)));
     }
     if !resumed {

@@ -12,13 +12,13 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use skt_config::{Bcast, GemmPrecision, MxpMatrix, Pmap, Swap, TestSpec, Transport};
-use skt_mxp::system::System;
 use skt_run::events::Silent;
 use skt_run::ptest::mxp::RefinementGuard;
 use skt_run::ptest::{self, TestRun};
 use skt_run::record::{Outcome, TestRecord};
 use skt_solver::comm::threads::run;
 use skt_solver::grid::Grid;
+use skt_solver::mxp::system::System;
 use skt_solver::pgesv::SolveError;
 use skt_solver::team::Team;
 

@@ -3,12 +3,12 @@
 use crate::base_spec::base;
 use crate::elimination::Factors;
 use skt_config::{MxpMatrix, TestSpec};
-use skt_mxp::part::Part;
-use skt_mxp::system::System;
 use skt_run::events::RunEvents;
 use skt_run::ptest::mxp::RefinementGuard;
 use skt_run::ptest::{self, TestRun};
 use skt_run::record::MxpRecord;
+use skt_solver::mxp::part::Part;
+use skt_solver::mxp::system::System;
 use skt_solver::pgesv::SolveError;
 use skt_solver::pgesv::guard::Guard;
 

@@ -13,9 +13,11 @@
 struct Readme;
 
 pub mod blas;
+mod built_in;
 pub mod comm;
 pub mod grid;
 pub mod matgen;
+pub mod mxp;
 pub mod pfact;
 pub mod pgesv;
 pub mod swap;

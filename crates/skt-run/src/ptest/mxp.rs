@@ -12,12 +12,12 @@ use crate::heartbeat;
 use crate::record::{MAX_ROUNDING_RESIDUAL, MxpRecord, Outcome, RefinementStep, TestRecord};
 use skt_comm::{CommError, collect};
 use skt_config::{GemmPrecision, MxpMatrix, Refinement, TestSpec};
-use skt_mxp::check;
-use skt_mxp::part::Part;
-use skt_mxp::refine::{Operator, RefineError, Refiner, State, Status, Step};
-use skt_mxp::system::System;
 use skt_solver::blas::{Bf16Products, bf16};
 use skt_solver::grid::{Cyclic, Grid};
+use skt_solver::mxp::check;
+use skt_solver::mxp::part::Part;
+use skt_solver::mxp::refine::{Operator, RefineError, Refiner, State, Status, Step};
+use skt_solver::mxp::system::System;
 use skt_solver::pgesv::guard::{Guard, Unguarded};
 use skt_solver::pgesv::{LocalShape, Params, SolveError, Solver, Workspace};
 

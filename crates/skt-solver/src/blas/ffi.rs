@@ -1,7 +1,7 @@
 //! The Fortran interface of the BLAS, and the table of the functions that are called through it.
 //!
 //! The table has the functions of one library: one that is loaded, or the built-in one (crate
-//! `skt-kernel`). The lengths of character arguments, at the end, are part of that interface;
+//! `built_in`). The lengths of character arguments, at the end, are part of that interface;
 //! libraries written in C ignore them.
 
 use std::ffi::{CStr, c_int, c_void};
@@ -105,7 +105,7 @@ macro_rules! functions {
             }),*];
 
             fn built_in() -> Self {
-                Self { $($field: skt_kernel::fortran::$field,)* }
+                Self { $($field: crate::built_in::fortran::$field,)* }
             }
 
             /// The functions that `address` finds by their names. The error is the name of one that

@@ -76,7 +76,7 @@ pub fn loaded() -> BlasInfo {
         return BlasInfo {
             library: BUILT_IN_LIBRARY.to_owned(),
             path: None,
-            version: Some(skt_kernel::VERSION.to_owned()),
+            version: Some(crate::built_in::VERSION.to_owned()),
             kernel: Some(Vectors::here().name().to_owned()),
         };
     }
@@ -351,7 +351,7 @@ pub fn check_work_space(threads: usize) -> Result<(), NoWorkSpace> {
 /// forever, and the built-in BLAS ends the process. Other libraries need no more than products do.
 fn work_space_bytes() -> usize {
     if is_built_in() {
-        return skt_kernel::work_space_bytes();
+        return crate::built_in::work_space_bytes();
     }
     symbol(c"openblas_get_config").map_or(0, |_| TUNING.blas_work_space_bytes)
 }

@@ -27,7 +27,7 @@ fn bytes<T>(first: usize, second: usize) -> usize {
 
 /// Bytes that a thread allocates in its first call, which are enough for all others; the process
 /// ends if the system refuses them.
-pub fn work_space_bytes() -> usize {
+pub(crate) fn work_space_bytes() -> usize {
     work_space_for::<f64>().max(work_space_for::<f32>())
 }
 

@@ -22,9 +22,9 @@ mod operator;
 
 pub use operator::Operator;
 
+use crate::pgesv::SolveError;
 use skt_comm::{Comm, CommError, collect};
 use skt_host::choice::Refinement;
-use skt_solver::pgesv::SolveError;
 
 /// The most corrections: steps of classic refinement and inner steps of GMRES together.
 pub const CORRECTIONS_MAX: usize = 50;

@@ -1,8 +1,8 @@
 //! HPL's random matrix with a larger diagonal.
 
-use skt_solver::matgen::Lcg;
+use crate::matgen::Lcg;
 
-use crate::LANES;
+use crate::mxp::LANES;
 
 /// HPL's random matrix of one order; entry (i, j) is number `1 + i + j n` of its generator.
 #[derive(Debug, Clone)]

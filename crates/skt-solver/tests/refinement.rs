@@ -9,11 +9,13 @@ use proptest::prelude::*;
 use skt_comm::{Comm, CommError, collect};
 use skt_host::choice::{MxpMatrix, Pmap, Refinement};
 use skt_host::norms::Norms;
-use skt_mxp::check::norms;
-use skt_mxp::refine::{CORRECTIONS_MAX, Operator, RefineError, Refiner, State, Status, Step};
-use skt_mxp::system::System;
 use skt_solver::comm::threads::run;
 use skt_solver::grid::Grid;
+use skt_solver::mxp::check::norms;
+use skt_solver::mxp::refine::{
+    CORRECTIONS_MAX, Operator, RefineError, Refiner, State, Status, Step,
+};
+use skt_solver::mxp::system::System;
 use skt_solver::pgesv::SolveError;
 use skt_solver::team::Team;
 

@@ -4,14 +4,14 @@
 //! ||Ax - b||_oo / (eps (||A||_oo ||x||_oo + ||b||_oo) n) <= 16      eps = 2^-53
 //! ```
 
+use crate::grid::Grid;
+use crate::team::Team;
 use skt_comm::collect;
 use skt_host::norms::Norms;
-use skt_solver::grid::Grid;
-use skt_solver::team::Team;
 
-use crate::part::{Part, Progress};
-use crate::refine::largest_here;
-use crate::system::System;
+use crate::mxp::part::{Part, Progress};
+use crate::mxp::refine::largest_here;
+use crate::mxp::system::System;
 
 /// The norms of a system that is distributed for panels of `nb` columns, and of the solution whose
 /// part for this rank's columns is `x`. Collective over the grid; the result is the same on all

@@ -1,6 +1,6 @@
 //! A dense matrix, and its elimination without pivoting.
 
-use skt_mxp::system::System;
+use skt_solver::mxp::system::System;
 
 /// A matrix and a right-hand side.
 pub struct Dense {

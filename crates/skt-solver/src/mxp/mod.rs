@@ -9,8 +9,6 @@
 //!
 //! All numbers have the same bits with any vector instructions and any number of threads, except
 //! for ||A||_1, which depends on the number of threads.
-#![deny(unsafe_op_in_unsafe_fn)]
-#![warn(missing_docs, unreachable_pub)]
 
 pub mod check;
 mod fasi_higham;

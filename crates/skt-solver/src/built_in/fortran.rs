@@ -116,7 +116,7 @@ unsafe fn elements_mut<'a, T>(first: *mut T, len: usize) -> &'a mut [T] {
 macro_rules! functions {
     ($number:ident, $gemm:ident, $trsm:ident) => {
         /// `C := alpha op(A) op(B) + beta C`.
-        pub unsafe extern "C" fn $gemm(
+        pub(crate) unsafe extern "C" fn $gemm(
             trans_a: Letter,
             trans_b: Letter,
             m: Int,
@@ -146,7 +146,7 @@ macro_rules! functions {
         }
 
         /// `B := alpha op(A)^-1 B`, or `alpha B op(A)^-1`, with a triangle A.
-        pub unsafe extern "C" fn $trsm(
+        pub(crate) unsafe extern "C" fn $trsm(
             side: Letter,
             uplo: Letter,
             trans: Letter,
@@ -183,7 +183,7 @@ functions!(f64, dgemm, dtrsm);
 functions!(f32, sgemm, strsm);
 
 /// `x := op(A)^-1 x`, with a triangle A.
-pub unsafe extern "C" fn dtrsv(
+pub(crate) unsafe extern "C" fn dtrsv(
     uplo: Letter,
     trans: Letter,
     diag: Letter,
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn dtrsv(
 }
 
 /// `y := alpha op(A) x + beta y`.
-pub unsafe extern "C" fn dgemv(
+pub(crate) unsafe extern "C" fn dgemv(
     trans: Letter,
     m: Int,
     n: Int,

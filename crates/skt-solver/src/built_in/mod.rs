@@ -14,11 +14,9 @@
 //! depends on the depth of the product (k, or the order of the triangle) and the instruction set,
 //! not on the other dimensions or on where the element is: however a product is cut into parts, the
 //! bits are the same.
-#![deny(unsafe_op_in_unsafe_fn)]
-#![warn(missing_docs, unreachable_pub)]
 
 mod blocks;
-pub mod fortran;
+pub(crate) mod fortran;
 mod gemm;
 mod kernel;
 mod pack;
@@ -27,10 +25,10 @@ mod strided;
 mod triangle;
 mod vector;
 
-pub use room::work_space_bytes;
+pub(crate) use room::work_space_bytes;
 
 /// The version of this BLAS.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 #[cfg(test)]
 mod tests;

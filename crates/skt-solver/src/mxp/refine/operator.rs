@@ -1,13 +1,13 @@
 //! A x and norms, with the entries of A computed again, on the ranks of a grid.
 
+use crate::grid::Grid;
+use crate::team::Team;
 use skt_comm::collect;
 use skt_host::norms::EPSILON;
-use skt_solver::grid::Grid;
-use skt_solver::team::Team;
 
 use super::{CRITERION_ORDER_MIN, Place, RefineError, Residual, largest, largest_here};
-use crate::part::{Part, Progress, dot};
-use crate::system::System;
+use crate::mxp::part::{Part, Progress, dot};
+use crate::mxp::system::System;
 
 /// A system that is distributed over a grid.
 pub struct Operator<'o> {

@@ -8,11 +8,11 @@
 //!
 //! b is random as HPL's: column n of the generator's matrix of order n.
 
+use crate::matgen::Lcg;
 use skt_host::choice::MxpMatrix;
-use skt_solver::matgen::Lcg;
 
-use crate::fasi_higham::FasiHigham;
-use crate::random::Random;
+use crate::mxp::fasi_higham::FasiHigham;
+use crate::mxp::random::Random;
 
 /// A system of one order. Its entries in double precision are the matrix: the factorization rounds
 /// them to single precision, and the residual is that of the entries as they are.
@@ -95,8 +95,8 @@ impl System {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::matgen;
     use skt_host::choice::Generator;
-    use skt_solver::matgen;
 
     fn row(system: &System, i: usize) -> Vec<f64> {
         (0..system.n()).map(|j| system.entry(i, j)).collect()

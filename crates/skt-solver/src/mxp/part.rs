@@ -4,14 +4,14 @@
 use std::ops::Range;
 use std::sync::Mutex;
 
-use skt_solver::grid::{Cyclic, Grid};
-use skt_solver::matgen::Lcg;
-use skt_solver::team::Team;
-use skt_solver::work::{self, Work};
+use crate::grid::{Cyclic, Grid};
+use crate::matgen::Lcg;
+use crate::team::Team;
+use crate::work::{self, Work};
 
-use crate::system::System;
-use crate::vectorized::{Loops, vectorized};
-use crate::{CHUNK, LANES};
+use crate::mxp::system::System;
+use crate::mxp::vectorized::{Loops, vectorized};
+use crate::mxp::{CHUNK, LANES};
 
 /// The rows after which a thread reports that it proceeds.
 const PIECE_ROWS: usize = 16;
@@ -337,8 +337,8 @@ fn total(mut lanes: [f64; LANES]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::comm::threads::run;
     use skt_host::choice::{MxpMatrix, Pmap};
-    use skt_solver::comm::threads::run;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// Orders, block sizes and grids.

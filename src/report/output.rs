@@ -55,9 +55,6 @@ pub(crate) fn print_and_write(
 
 /// Refuses a file that cannot be written, before the work whose result goes into it. A file that is
 /// not there yet needs its folder.
-///
-/// # Errors
-/// The system does not let this process write there.
 pub(crate) fn must_be_writable(path: &Path) -> Result<(), ConfigError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let there = if path.exists() { path } else { folder.unwrap_or(Path::new(".")) };
@@ -90,9 +87,6 @@ pub(crate) fn must_not_replace(
 
 /// Writes text to a file, [`printable`]; an existing one is overwritten only with `force`. `-` is
 /// standard output.
-///
-/// # Errors
-/// The file exists, or cannot be written.
 pub(crate) fn write_file(path: &Path, text: &str, force: bool) -> Result<(), ConfigError> {
     let text = printable(text);
     if is_stdout(path) {

@@ -312,9 +312,6 @@ fn too_short(info: &Row<Param>, at: &At, count: Count, words: &[String]) -> Opti
 }
 
 /// Writes a run as an HPL.dat with the classical comments, but for [`flags_besides`].
-///
-/// # Errors
-/// The name of the report's file has blanks, which HPL.dat cannot hold.
 pub fn write(spec: &RunSpec) -> Result<String, ConfigError> {
     let (name, device) = match &spec.output {
         Output::Stdout => ("HPL.out", "6"),

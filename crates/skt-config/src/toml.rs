@@ -26,10 +26,6 @@ use super::value::{Form, Row, Table, Value, Written};
 const OTHER_KEYS: [&str; 4] = ["title", "output", "checkpoint", "launch"];
 
 /// Reads the text of a TOML configuration. `file` is its name in messages.
-///
-/// # Errors
-/// The text is not UTF-8 or not TOML, a key is not known, or no parameter takes a value of this
-/// kind; the error names the line.
 pub fn read(bytes: &[u8], file: &str) -> Result<Draft, ConfigError> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let line = 1 + bytes[..error.valid_up_to()].iter().filter(|&&b| b == b'\n').count();

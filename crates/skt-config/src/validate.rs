@@ -50,9 +50,6 @@ pub struct Checked {
 
 impl Checked {
     /// Checks that no grid needs more ranks than the job has.
-    ///
-    /// # Errors
-    /// [`ConfigError::TooFewRanks`] for the largest grid.
     pub fn require_ranks(&self, ranks: usize) -> Result<(), ConfigError> {
         // Of equally large grids, the first is named.
         let checksums = self.spec.checksums;
@@ -68,10 +65,6 @@ impl Checked {
 }
 
 /// Checks a draft and fills in defaults.
-///
-/// # Errors
-/// The first parameter, in HPL.dat's order, that is not legal; otherwise, lists that make more than
-/// 100000 tests.
 pub fn validate(draft: &Draft, rules: &ValidationRules) -> Result<Checked, ConfigError> {
     check(draft, rules).map_err(|error| draft.explained(error))
 }

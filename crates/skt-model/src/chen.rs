@@ -27,9 +27,6 @@ pub enum Code {
 
 impl Network {
     /// Checks the network.
-    ///
-    /// # Errors
-    /// The latency is negative, the bandwidth is infinite, or the rate of sums is negative.
     pub fn validate(&self) -> Result<(), ModelError> {
         non_negative("latency_seconds", self.latency_seconds)?;
         positive("transfer_seconds_per_byte", self.transfer_seconds_per_byte)?;
@@ -48,9 +45,6 @@ impl Network {
 
     /// Seconds for k encodings along a binary tree: `2 ceil(log2 p) k ((beta + gamma) m + alpha)`;
     /// eq. 6 with 2 gamma for [`Code::Weighted`].
-    ///
-    /// # Errors
-    /// There are fewer than 2 processes, no failure to tolerate, or no byte.
     pub fn tree_seconds(
         &self,
         processes: usize,
@@ -66,9 +60,6 @@ impl Network {
 
     /// Seconds for one encoding along a chain in t = m/s segments of s bytes: `(p - 2 + t) (alpha +
     /// (beta + gamma) s)` (section 3.3).
-    ///
-    /// # Errors
-    /// There are fewer than 3 processes or no byte, or the segment is outside of (0, m].
     pub fn chain_seconds_with_segment(
         &self,
         processes: usize,
@@ -87,9 +78,6 @@ impl Network {
     /// The segment, in bytes, that makes [`Network::chain_seconds_with_segment`] fastest: `s1 =
     /// sqrt(m alpha / ((p-2) (beta + gamma)))` (section 3.3), at most the whole checkpoint. With a
     /// latency of zero the optimum is an infinitely small segment; one byte is returned.
-    ///
-    /// # Errors
-    /// See [`Network::chain_seconds_with_segment`].
     pub fn optimal_segment_bytes(
         &self,
         processes: usize,
@@ -105,9 +93,6 @@ impl Network {
 
     /// Seconds for k encodings along a chain, each with the optimal segment: k times eq. 2, which
     /// is eq. 7 without its O().
-    ///
-    /// # Errors
-    /// See [`Network::tree_seconds`], with at least 3 processes.
     pub fn chain_seconds(
         &self,
         processes: usize,
@@ -123,9 +108,6 @@ impl Network {
 
     /// Seconds for k encodings in groups of g processes with checksum processes of their own, all
     /// groups at once: eq. 8. The chain has the g members and the process that keeps the checksum.
-    ///
-    /// # Errors
-    /// See [`Network::chain_seconds`].
     pub fn grouped_seconds(
         &self,
         group_size: usize,
@@ -151,10 +133,6 @@ impl Network {
 
     /// Seconds for the localized scheme without checksum processes: k encodings within groups of
     /// k(k+1), each result then kept k+1 times (eq. 9).
-    ///
-    /// # Errors
-    /// There is no failure to tolerate, or no byte. For k = 1 the group is a pair, which is no
-    /// pipeline: one message and one sum.
     pub fn localized_seconds(&self, failures: usize, bytes: f64) -> Result<f64, ModelError> {
         self.check(2, 2, "2 or more", failures, bytes)?;
         let group_size = failures * (failures + 1);

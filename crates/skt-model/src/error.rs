@@ -39,9 +39,6 @@ pub fn fraction(parameter: &'static str, value: f64) -> Result<f64, ModelError> 
 }
 
 /// Returns `value` if it is in `range`.
-///
-/// # Errors
-/// [`ModelError::OutOfRange`] otherwise; `expected` describes the range.
 pub fn within(
     parameter: &'static str,
     value: usize,
@@ -55,9 +52,6 @@ pub fn within(
 }
 
 /// Returns `value` if it is at least `min`.
-///
-/// # Errors
-/// [`ModelError::OutOfRange`] otherwise; `expected` describes the range.
 pub fn at_least(
     parameter: &'static str,
     value: usize,

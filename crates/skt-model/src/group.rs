@@ -11,9 +11,6 @@ pub struct Group {
 
 impl Group {
     /// A group of `size` >= 2 members with 1 <= `parities` <= `size`/2.
-    ///
-    /// # Errors
-    /// [`ModelError::Group`] for any other pair.
     pub fn new(size: usize, parities: usize) -> Result<Self, ModelError> {
         if size < 2 || parities < 1 || 2 * parities > size {
             return Err(ModelError::Group { size, parities });

@@ -71,9 +71,6 @@ impl Expectation {
 
 impl InMemoryJob {
     /// Checks the parameters.
-    ///
-    /// # Errors
-    /// The first parameter that is outside of its range.
     pub(crate) fn validate(&self) -> Result<(), ModelError> {
         // Without a protocol there are no groups, so any number of nodes is legal.
         let least = if self.protocol == Protocol::None { 1 } else { self.group.size() };
@@ -149,9 +146,6 @@ impl InMemoryJob {
 
     /// The interval of least expected time, found numerically, in seconds; infinite for
     /// [`Protocol::None`].
-    ///
-    /// # Errors
-    /// See `InMemoryJob::validate`.
     pub fn best_interval_seconds(&self) -> Result<f64, ModelError> {
         self.validate()?;
         if self.protocol == Protocol::None {
@@ -184,9 +178,6 @@ impl InMemoryJob {
     }
 
     /// The expected outcome with one interval.
-    ///
-    /// # Errors
-    /// See `InMemoryJob::validate`; also, the interval is not above zero.
     pub fn expect(&self, interval_seconds: f64) -> Result<Expectation, ModelError> {
         self.validate()?;
         if interval_seconds != f64::INFINITY {
@@ -228,9 +219,6 @@ impl InMemoryJob {
     }
 
     /// The smallest number of spares that suffices with `probability`; `None` if 100,000 do not.
-    ///
-    /// # Errors
-    /// See [`InMemoryJob::expect`].
     pub fn fewest_spares(
         &self,
         interval_seconds: f64,

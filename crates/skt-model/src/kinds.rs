@@ -24,9 +24,6 @@ impl NodeKinds {
     pub(crate) const MAX: usize = 8;
 
     /// The kinds among `nodes`, in any order, of which several may have the same rate.
-    ///
-    /// # Errors
-    /// When a number of nodes or a rate is not above 0, or there are more than `Self::MAX` rates.
     pub fn new(nodes: &[NodeKind]) -> Result<Self, ModelError> {
         for kind in nodes {
             at_least("nodes", kind.nodes, 1, "1 or more")?;

@@ -376,10 +376,6 @@ impl PlannedMachine {
     }
 
     /// Makes all candidates, and chooses one.
-    ///
-    /// # Errors
-    /// See [`PlannedMachine::validate`]; also, [`ModelError::Plan`] if the memory does not hold one
-    /// block per rank.
     pub fn plan(&self) -> Result<Plan, ModelError> {
         self.validate()?;
         self.validate_kinds()?;

@@ -51,9 +51,6 @@ impl Case {
     /// Takes two checkpoints, of which the second counts; removes the memory of as many ranks as
     /// there are parities, and recovers it in another start.
     ///
-    /// # Errors
-    /// Those of the protocol, such as [`CheckpointError::Code`] for too large a group.
-    ///
     /// # Panics
     /// When a rank's region differs after the recovery.
     pub fn times(&self, network: &Network, meter: Meter) -> Result<Times, CheckpointError> {

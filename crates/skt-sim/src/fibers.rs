@@ -517,9 +517,6 @@ pub struct Point {
 
 impl Point {
     /// A numbered step: another rank may run here, and this one may be killed.
-    ///
-    /// # Errors
-    /// When this rank is killed, or the job has been aborted.
     pub fn step(&self, what: &dyn Display) -> Result<()> {
         self.world.step(self.me, what)
     }

@@ -24,9 +24,6 @@ thread_local! {
 
 /// Runs `body` as each of `size` ranks, `first` first. When a rank has ended, `leave` gets its
 /// number and its failure, and returns the rank that continues; `size` after the last.
-///
-/// # Errors
-/// What the first rank panicked with, after all have ended.
 pub(crate) fn run_all<T, E: Display>(
     size: usize,
     first: usize,

@@ -28,9 +28,6 @@ const LAUNCHERS: [(&str, Mpi, bool); 7] = [
 
 /// The interfaces to try: the one that `SKT_HPL_MPI` names, else that of the launcher of this
 /// process, by the environment `get`, else that of the launcher in the folder `bin`, else any.
-///
-/// # Errors
-/// When `SKT_HPL_MPI` names none.
 pub fn wishes(get: impl Fn(&str) -> Option<String>, bin: Option<&Path>) -> Result<Wishes, String> {
     if let Some(name) = get("SKT_HPL_MPI").filter(|name| !name.is_empty()) {
         let mpi = Mpi::ALL.into_iter().find(|mpi| mpi.name() == name);

@@ -38,9 +38,6 @@ pub(crate) fn sibling_library(bin: &Path, library: &str) -> Option<PathBuf> {
 
 /// Finds a library of this interface that can be loaded, and returns the LD_LIBRARY_PATH with which
 /// a program finds it, if the current one does not suffice.
-///
-/// # Errors
-/// When none can be loaded: why.
 pub fn find(mpi: Mpi, bin: Option<&Path>, programs: &Path) -> Result<Option<OsString>, String> {
     let library = mpi.library();
     let named = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();

@@ -28,9 +28,6 @@ impl Costs {
     ///
     /// The paper writes `1/N_cpn + 100 t_cpy / T`, a fraction plus a
     /// percentage; both sides are fractions here.
-    ///
-    /// # Errors
-    /// See `Costs::validate`; also, the interval is not above zero.
     pub fn hybrid_overhead(&self, interval_seconds: f64) -> Result<f64, ModelError> {
         self.validate()?;
         positive("interval_seconds", interval_seconds)?;

@@ -28,10 +28,6 @@ const NO_CHECKSUMS: &str = "has no meaning without --ft abft, which has checksum
 impl Settings {
     /// The settings that a draft describes, for the run `spec`. The file of failure domains is read
     /// by [`read_domains`].
-    ///
-    /// # Errors
-    /// The first setting that is not legal, with its place: those with a field in their row come
-    /// first, then those that have to fit others.
     pub fn read(draft: &CheckpointDraft, spec: &RunSpec) -> Result<Self, ConfigError> {
         let from = Reader(draft);
         let method_is_asked = draft.contains_key(&Setting::Method);

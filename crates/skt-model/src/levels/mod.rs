@@ -165,9 +165,6 @@ impl Levels {
 
     /// The images of least waste if a checkpoint in memory follows each `work_seconds` of work: for
     /// each level, the whole number next to `T_l/T_0`, below or above it, that loses less.
-    ///
-    /// # Errors
-    /// See [`Levels::validate`]; also, the work is not above 0.
     pub fn best_images(&self, work_seconds: f64) -> Result<Schedule, ModelError> {
         self.validate()?;
         positive("work_seconds", work_seconds)?;
@@ -185,9 +182,6 @@ impl Levels {
 
     /// The schedule of least waste: Young's period in memory, and the best images of these
     /// checkpoints.
-    ///
-    /// # Errors
-    /// See [`Levels::best_images`]; also, a memory level that costs nothing has no best period.
     pub fn best_schedule(&self) -> Result<Schedule, ModelError> {
         self.validate()?;
         let cost_seconds = positive("memory.cost_seconds", self.memory.cost_seconds)?;

@@ -36,9 +36,6 @@ pub struct Fit {
 /// Fits a machine to those of `runs` that used messages and had one thread per rank, because the
 /// walk derives teams from the rates of one core. Units that none of them needs keep the seconds of
 /// `start` (a run with P = Q = 1 has no messages to measure).
-///
-/// # Errors
-/// [`ModelError::Fit`] if the runs are too few or too similar.
 pub fn fit(runs: &[MeasuredTest], start: &Machine) -> Result<Fit, ModelError> {
     let runs: Vec<&MeasuredTest> =
         runs.iter().filter(|measured| measured.run.threads == 1 && !measured.shared).collect();

@@ -112,9 +112,6 @@ pub struct Machine {
 
 impl Machine {
     /// Reads a machine as `skt-studies path --save-machine` writes it.
-    ///
-    /// # Errors
-    /// What is wrong with the text, or with a rate.
     pub fn parse(text: &str) -> Result<Self, String> {
         let machine: Self = serde_json::from_str(text)
             .map_err(|why| shown_message(&why.to_string()))
@@ -217,10 +214,6 @@ impl Machine {
     }
 
     /// Checks the seconds.
-    ///
-    /// # Errors
-    /// The first number that is negative or not finite, or a DGEMM rate that is not finite, because
-    /// efficiency is relative to it.
     pub fn validate(&self) -> Result<(), ModelError> {
         crate::error::positive("product_flop_seconds", self.product_flop_seconds)?;
         for (name, value) in [

@@ -74,9 +74,6 @@ struct Parameters {
 
 /// Reads the tests of HPL in a report (`--json`) that passed or were not checked, ran without
 /// checkpoints, and have their phases.
-///
-/// # Errors
-/// What is wrong with the text.
 pub fn parse(text: &str) -> Result<Vec<MeasuredTest>, String> {
     let report: Report = serde_json::from_str(text).map_err(|why| {
         format!(

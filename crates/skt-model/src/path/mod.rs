@@ -104,9 +104,6 @@ impl RunParams {
     }
 
     /// Checks the parameters.
-    ///
-    /// # Errors
-    /// The first number that is out of its range.
     pub fn validate(&self) -> Result<(), ModelError> {
         const INT_MAX: usize = i32::MAX as usize;
         const NB_MAX: usize = 1 << 16;
@@ -230,9 +227,6 @@ pub fn estimate_seconds(run: &RunParams, machine: &Machine) -> Result<f64, Model
 /// As [`estimate_seconds`], where process columns get blocks by their `rates`
 /// ([`skt_host::columns`]), which are relative to the rate of the machine's cores; none if all are
 /// 1. Solve and panel scale with them, memory and network do not.
-///
-/// # Errors
-/// As [`estimate_seconds`]; also when there are not Q rates, or one is not above 0.
 pub fn estimate_unequal_seconds(
     run: &RunParams,
     machine: &Machine,

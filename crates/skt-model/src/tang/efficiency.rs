@@ -15,10 +15,6 @@ pub struct Efficiency {
 impl Efficiency {
     /// The model through one measurement `E(n1) = e1`, for a given `a`:
     /// `b = (1 - a e1) n1 / e1` (eq. 4).
-    ///
-    /// # Errors
-    /// `n1` is not above 0, `e1` is not in (0, 1], or `a e1 > 1`, which would make smaller matrices
-    /// faster.
     pub fn through(n1: f64, e1: f64, a: f64) -> Result<Self, ModelError> {
         positive("n", n1)?;
         positive("efficiency_fraction", fraction("efficiency_fraction", e1)?)?;
@@ -31,10 +27,6 @@ impl Efficiency {
     ///
     /// `points` has pairs of N and the efficiency as a fraction of the peak, or any rate: `a` and
     /// `b` then have its inverse unit.
-    ///
-    /// # Errors
-    /// [`ModelError::Fit`] if there are fewer than two different N, if a value is not above zero,
-    /// or if the fit is not a rising curve.
     pub fn fit(points: &[(f64, f64)]) -> Result<Self, ModelError> {
         let unusable = |reason: String| Err(ModelError::Fit { reason });
         if let Some((n, e)) =
@@ -92,9 +84,6 @@ impl Efficiency {
 
 /// The efficiency with the share `memory_fraction` of the memory, if all of it gives `e1`: with N2
 /// = sqrt(k) N1, `e2 = sqrt(k) e1 / (1 - (1 - sqrt(k)) a e1)` (eq. 5, the equality).
-///
-/// # Errors
-/// `e1` or `memory_fraction` is not in [0, 1], or `a` is not above 0 or is above `1/e1`.
 pub fn with_memory(e1: f64, memory_fraction: f64, a: f64) -> Result<f64, ModelError> {
     fraction("efficiency_fraction", e1)?;
     fraction("memory_fraction", memory_fraction)?;

@@ -49,9 +49,6 @@ pub struct Wrong(String);
 
 /// Checks the functions of the BLAS that this process calls, for products of `depths` (the k of
 /// GEMM), which are the NBs of a run. Calls `step` before each function, with its name.
-///
-/// # Errors
-/// When a result is wrong.
 pub fn check(depths: &[usize], mut step: impl FnMut(&str)) -> Result<(), Wrong> {
     step("dgemm");
     check_products::<f64>("dgemm", depths)?;

@@ -199,9 +199,6 @@ fn set_one_thread(handle: *mut c_void) -> bool {
 
 /// Starts a team ([`Team::new`]) on whose workers the BLAS uses one thread in a call. The calling
 /// thread is not changed.
-///
-/// # Errors
-/// When the system starts no more threads.
 pub fn start_team(
     threads: usize,
     on_start: impl Fn(usize) + Send + Clone + 'static,
@@ -340,9 +337,6 @@ pub struct NoWorkSpace {
 
 /// Checks that `threads` threads that call the BLAS can have their work space, which each allocates
 /// in its first call. Called right before that call, when all other memory is allocated.
-///
-/// # Errors
-/// When the system does not map as many bytes.
 pub fn check_work_space(threads: usize) -> Result<(), NoWorkSpace> {
     check_bytes(work_space_bytes(), threads)
 }

@@ -55,9 +55,6 @@ fn set_library(library: Library) {
 /// Loads the library `file`, a path or a name for the loader, and makes it the one that this
 /// process calls. Its symbols serve no other library nor the other way round: both may be builds of
 /// OpenBLAS, whose functions call each other by the same names.
-///
-/// # Errors
-/// When it cannot be loaded, or lacks what is called. What it computes is not checked.
 pub fn load(file: &str) -> Result<(), LoadError> {
     set_library(loader::open_library(file, file)?);
     Ok(())

@@ -37,9 +37,6 @@ impl Grid {
     /// Arranges `p x q` of the ranks of `world` as a grid (HPL_grid_init). Collective over `world`;
     /// ranks from `p q` on get `None` and stay idle.
     ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    ///
     /// # Panics
     /// When `world` has fewer than `p q` ranks.
     pub fn new(world: &Comm, p: usize, q: usize, pmap: Pmap) -> Result<Option<Self>> {
@@ -49,9 +46,6 @@ impl Grid {
     /// Arranges `p x (q + checksums)` of the ranks of `world` as a grid. The last `checksums`
     /// process columns own no panel; `row` has all `q + checksums` ranks. Collective over `world`;
     /// the ranks that are left over get `None` and stay idle.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
     ///
     /// # Panics
     /// When `world` has fewer ranks than the grid.
@@ -77,9 +71,6 @@ impl Grid {
 
     /// Makes a grid of the ranks of `all`, with this one at `(myrow, mycol)`. Positions may be
     /// empty: `row` and `col` then have the ranks that exist, in order. Collective over `all`.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
     pub fn at(
         all: Comm,
         p: usize,

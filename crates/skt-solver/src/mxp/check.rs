@@ -17,9 +17,6 @@ use crate::mxp::system::System;
 /// part for this rank's columns is `x`. Collective over the grid; the result is the same on all
 /// ranks. A NaN anywhere in x makes the norms NaN.
 ///
-/// # Errors
-/// When a rank cannot be reached.
-///
 /// # Panics
 /// When x does not have an element for each column of this rank.
 pub fn norms(
@@ -43,9 +40,6 @@ pub fn norms(
 /// The norms of a system with these parts on this rank: `b - A x` of its rows, the sums of
 /// magnitudes of A's rows and columns, x, and b. Collective over the grid; the result is the same
 /// on all ranks.
-///
-/// # Errors
-/// When a rank cannot be reached.
 pub fn reduce(grid: &Grid, parts: [&[f64]; 5]) -> skt_comm::Result<Norms> {
     let mut maxima = parts.map(largest_here);
     collect::all_max(&grid.all, &mut maxima)?;

@@ -10,9 +10,6 @@ use super::{Rates, SolveError};
 pub trait SolverEvents {
     /// Called with the number of eliminated columns, and with the rates of this rank's products and
     /// the seconds of its phases so far in this start.
-    ///
-    /// # Errors
-    /// When a rank is lost.
     fn columns(&mut self, _: usize, _: &Rates, _: &Phases) -> Result<(), SolveError> {
         Ok(())
     }
@@ -23,9 +20,6 @@ pub trait SolverEvents {
     fn generated(&mut self, _seconds: f64) {}
 
     /// Called when all ranks are at a cut, before they continue from it. Collective.
-    ///
-    /// # Errors
-    /// When a rank is lost.
     fn begins(&mut self, _: &Beginning) -> Result<(), SolveError> {
         Ok(())
     }
@@ -47,9 +41,6 @@ pub trait SolverEvents {
     /// [`image_doubles`](super::abft::image_doubles) of the memory of each rank are to be kept;
     /// nothing writes to them before this returns. `phases` has the seconds of this rank in this
     /// start. Collective.
-    ///
-    /// # Errors
-    /// When a rank is lost.
     fn keep_image(&mut self, _cut: usize, _phases: &Phases) -> Result<(), SolveError> {
         Ok(())
     }

@@ -33,9 +33,6 @@ pub trait Factored: Element {
 
     /// Work space on process row `myrow`, with the memory for `candidates` of pivots that the
     /// process column shares, if any.
-    ///
-    /// # Errors
-    /// When there is no memory.
     fn space(
         params: &Params,
         rows: Cyclic,
@@ -47,9 +44,6 @@ pub trait Factored: Element {
     /// are. A panel that breaks is marked as broken, so that all ranks learn of it from the
     /// message. `exchange` is free for rows of the panel's columns. Returns the time of parts.
     /// Collective over the process column.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
     ///
     /// # Safety
     /// No other thread uses these columns.
@@ -64,9 +58,6 @@ pub trait Factored: Element {
 
     /// [`Workspace::for_products`]. With [`Self::factor_panels`], what compiles the driver for each
     /// type in this crate, optimised as this crate is, and not in each crate that calls it.
-    ///
-    /// # Errors
-    /// When there is no memory, or a rank cannot be reached.
     fn workspace(
         grid: &Grid,
         team: &Team,
@@ -76,9 +67,6 @@ pub trait Factored: Element {
     ) -> Result<Workspace<Self>, SolveError>;
 
     /// [`Solver::factor`].
-    ///
-    /// # Errors
-    /// On all ranks alike when a column has no usable pivot; when a rank cannot be reached.
     fn factor_panels(
         solver: &mut Solver<Self>,
         range: Range<usize>,

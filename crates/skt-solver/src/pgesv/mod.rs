@@ -200,9 +200,6 @@ fn min_threads(grid: &Grid, team: &Team) -> Result<usize, CommError> {
 impl<T: Factored> Workspace<T> {
     /// Allocates the work space for `params` on a rank whose part has `shape` and whose threads are
     /// `team`. Collective.
-    ///
-    /// # Errors
-    /// When there is no memory, or a rank cannot be reached.
     pub fn new(
         grid: &Grid,
         team: &Team,
@@ -213,9 +210,6 @@ impl<T: Factored> Workspace<T> {
     }
 
     /// As [`Self::new`], for `products` that round L2 and U, if any do.
-    ///
-    /// # Errors
-    /// When there is no memory, or a rank cannot be reached.
     pub fn for_products(
         grid: &Grid,
         team: &Team,
@@ -414,9 +408,6 @@ impl<'m, T: Factored> Solver<'m, T> {
     ///     Product::compute                       on the other threads of the team
     /// Product::multiply_rows, product::multiply_part, update::multiply, blas::gemm, ffi::dgemm_
     /// ```
-    ///
-    /// # Errors
-    /// On all ranks alike when a column has no usable pivot; when a rank cannot be reached.
     pub fn factor(
         &mut self,
         range: Range<usize>,
@@ -473,9 +464,6 @@ impl Solver<'_, f32> {
     /// each of this rank's rows, the same on all ranks of a process row. Returns this rank's part
     /// of x: one double for each of its columns, the same on all ranks of a process column.
     ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    ///
     /// # Panics
     /// When `y` has another length.
     pub fn solve(&mut self, y: &[f64]) -> Result<Vec<f64>, CommError> {
@@ -506,9 +494,6 @@ impl Solver<'_, f32> {
 impl Solver<'_> {
     /// Solves U x = y on the factored system. Returns this rank's part of x: one double for each of
     /// its columns of A, the same on all ranks of a process column.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
     pub fn back_substitute(&mut self) -> Result<Vec<f64>, SolveError> {
         let Local { grid, team, params, a, shape, .. } = &self.local;
         let start = grid.all.now();

@@ -64,9 +64,6 @@ pub struct Team {
 impl Team {
     /// A team of `threads` threads, at least 1. `on_start` runs on each worker first, with its
     /// number `1..threads`, for instance to pin it.
-    ///
-    /// # Errors
-    /// When the system starts no more threads.
     pub fn new(
         threads: usize,
         on_start: impl Fn(usize) + Send + Clone + 'static,

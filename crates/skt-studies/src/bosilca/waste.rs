@@ -193,9 +193,6 @@ impl WasteModel {
 
     /// The period of least waste, found numerically among all periods that have room for their
     /// checkpoints, up to ten MTBFs. The result has whether the formula holds there.
-    ///
-    /// # Errors
-    /// See `WasteModel::validate`; also, the MTBF is not above zero.
     pub fn best_period(&self, platform_mtbf_seconds: f64) -> Result<BestPeriod, ModelError> {
         self.search(platform_mtbf_seconds, 10.0 * platform_mtbf_seconds)
     }

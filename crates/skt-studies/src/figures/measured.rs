@@ -115,9 +115,6 @@ fn row(line: &str) -> Option<Row<'_>> {
 }
 
 /// The figures of a file of raw runs, each point the median of its runs.
-///
-/// # Errors
-/// [`StudyError::Usage`], which names the line that is none of a run.
 pub(crate) fn measured(text: &str) -> Result<Vec<Figure>, StudyError> {
     let is_run = |line: &&str| !line.starts_with('#') && *line != HEADER;
     let read = |(at, line)| {

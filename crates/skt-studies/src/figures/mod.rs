@@ -136,9 +136,6 @@ pub(crate) fn titles() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// Makes the figure of this name.
-///
-/// # Errors
-/// [`StudyError::UnknownFigure`], which lists the known names.
 pub(crate) fn make(name: &str) -> Result<Figure, StudyError> {
     match CATALOGUE.iter().find(|(known, ..)| *known == name) {
         Some((id, title, maker)) => {

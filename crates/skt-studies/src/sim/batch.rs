@@ -30,10 +30,6 @@ pub struct Batch {
 impl Batch {
     /// Runs `job` and summarizes the outcomes. `progress` is called with the number of finished
     /// runs from time to time, from any thread.
-    ///
-    /// # Errors
-    /// There is no run, or the law, the trace or the number of nodes is not legal (see
-    /// `Law::source`).
     pub fn run(
         &self,
         job: &impl Job,

@@ -47,10 +47,6 @@ pub enum Ages {
 
 impl Law {
     /// Checks the parameters.
-    ///
-    /// # Errors
-    /// A mean, shape or sigma is not above zero, or a shape is so small or a sigma so large that
-    /// the scale of a life is no positive number any more.
     pub(crate) fn validate(&self) -> Result<(), ModelError> {
         match *self {
             Self::Exponential { mtbf_seconds } => {
@@ -78,9 +74,6 @@ impl Law {
     }
 
     /// A source of failures for `nodes` nodes, with random numbers from `stream`.
-    ///
-    /// # Errors
-    /// See [`Law::validate`]; also, there is no node, or a trace names a node beyond `nodes`.
     pub(crate) fn source(
         &self,
         nodes: usize,

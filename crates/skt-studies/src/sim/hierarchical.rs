@@ -38,10 +38,6 @@ pub struct HierarchicalJob {
 
 impl HierarchicalJob {
     /// Checks the parameters.
-    ///
-    /// # Errors
-    /// A parameter is outside of its range, the period has no room for its checkpoints, or there
-    /// are fewer nodes than groups.
     pub fn validate(&self) -> Result<(), ModelError> {
         self.model.validate()?;
         positive("period_seconds", self.period_seconds)?;

@@ -58,9 +58,6 @@ impl LevelledJob {
     /// The job that the formula of [`Levels::waste`] describes, and its failures, which are
     /// exponential: about a million nodes share the rates of all levels.
     ///
-    /// # Errors
-    /// See [`Levels::validate`].
-    ///
     /// # Panics
     /// The schedule is for another number of levels.
     pub fn from_levels(
@@ -94,10 +91,6 @@ impl LevelledJob {
     }
 
     /// Checks the parameters.
-    ///
-    /// # Errors
-    /// The first parameter that is outside of its range, or a level whose image is not done when
-    /// the next one is due.
     pub fn validate(&self) -> Result<(), ModelError> {
         positive("work_seconds", self.work_seconds)?;
         positive("interval_seconds", self.interval_seconds)?;

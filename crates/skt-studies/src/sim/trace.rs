@@ -53,10 +53,6 @@ impl Trace {
     /// plus the mean distance between failures.
     ///
     /// A run enters the trace at a random time and wraps around at its end.
-    ///
-    /// # Errors
-    /// The line, if it is not a time and a node, the time is negative or
-    /// beyond the span, or there is no failure at all.
     pub fn parse(text: &str, span_seconds: Option<f64>) -> Result<Self, BadTrace> {
         let mut failures = Vec::new();
         for (index, line) in text.lines().enumerate() {

@@ -37,10 +37,6 @@ impl Run {
     }
 
     /// Checks the parameters.
-    ///
-    /// # Errors
-    /// The group is below 2 or above the number of processes, a time is negative, or an MTBF or
-    /// interval is not above zero.
     pub(crate) fn validate(&self) -> Result<(), ModelError> {
         at_least("group_size", self.group_size, 2, "2 or more")?;
         at_least("processes", self.processes, self.group_size, "at least one whole group")?;

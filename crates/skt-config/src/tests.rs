@@ -761,25 +761,25 @@ fn the_manual_has_what_the_table_has() {
     let manual = include_str!("../../../docs/configuration.md");
     fn row<S: Table>(info: &Row<S>, flag: &str) -> String {
         let (legal, default) = (info.legal(), info.default_shown());
-        format!("| `{}` |{flag} {legal} | {default} | {}{} |\n", info.key, info.help, info.more)
+        format!("|`{}`|{flag}{legal}|{default}|{}{}|\n", info.key, info.help, info.more)
     }
     let params = param::in_dat_order().into_iter().map(|info| {
         let count = |dat: value::DatLine| dat.line - if info.setting == Param::Q { 2 } else { 1 };
         let lines = match info.dat {
             None => String::new(),
-            Some(dat) if info.is_list => format!(" {}, {}", count(dat), dat.line),
-            Some(dat) => format!(" {}", dat.line),
+            Some(dat) if info.is_list => format!("{}, {}", count(dat), dat.line),
+            Some(dat) => dat.line.to_string(),
         };
         let alias = match info.alias {
             "" => String::new(),
             alias => format!(" (also `--{alias}`)"),
         };
-        let list = if info.is_list { " yes" } else { "" };
+        let list = if info.is_list { "yes" } else { "" };
         let default = if info.default.is_empty() { "none" } else { info.default_shown() };
         let (key, legal, what, more) = (info.key, info.legal(), info.help, info.more);
-        format!("|{lines} | `{key}`{alias} |{list} | {legal} | {default} | {what}{more} |\n")
+        format!("|{lines}|`{key}`{alias}|{list}|{legal}|{default}|{what}{more}|\n")
     });
-    let flag = |info: &value::Row<Setting>| format!(" `{}` |", info.setting.flag());
+    let flag = |info: &value::Row<Setting>| format!("`{}`|", info.setting.flag());
     let settings = checkpoint::SETTINGS.iter().map(|info| row(info, &flag(info)));
     let launch = launch::LAUNCH.iter().map(|info| row(info, ""));
     for table in [params.collect::<String>(), settings.collect(), launch.collect()] {

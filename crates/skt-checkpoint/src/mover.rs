@@ -12,17 +12,11 @@ pub const PIECE_BYTES: usize = 32 << 20;
 /// Copies between the host and a piece of memory that the host does not access.
 pub trait Mover {
     /// Copies `host.len()` bytes of the memory, from byte `offset` on, to `host`. All of them have
-    /// arrived when this returns.
-    ///
-    /// # Errors
-    /// The copy failed; `host` may have any contents.
+    /// arrived when this returns; after an error `host` may have any contents.
     fn to_host(&mut self, offset: usize, host: &mut [u8]) -> Result<(), MoveError>;
 
     /// Copies `host` to the memory, from byte `offset` on. `host` is free to change when this
-    /// returns.
-    ///
-    /// # Errors
-    /// The copy failed; these bytes of the memory may have any contents.
+    /// returns; after an error these bytes of the memory may have any contents.
     #[expect(clippy::wrong_self_convention, reason = "the direction, as in `to_host`")]
     fn from_host(&mut self, offset: usize, host: &[u8]) -> Result<(), MoveError>;
 }
@@ -63,7 +57,6 @@ pub fn from_host<E: From<MoveError>>(
     Ok(())
 }
 
-/// Copies that take less time are not reported.
 const UNREPORTED_SECONDS: f64 = 0.5;
 
 /// Reports between pieces that a rank which copies is alive. The others may wait for it, and a
@@ -98,7 +91,6 @@ impl CopyProgress {
         });
     }
 
-    /// Seconds since the copies began.
     pub(crate) fn seconds(&self) -> f64 {
         self.begun.elapsed().as_secs_f64()
     }

@@ -9,7 +9,6 @@ use skt_host::units::{BadQuantity, parse_seconds};
 
 /// Slurm's variable for the end of the allocation, in seconds since 1970, from version 23.02 on.
 pub const SLURM_END: &str = "SLURM_JOB_END_TIME";
-/// Slurm's variable for the number of the job.
 const SLURM_JOB: &str = "SLURM_JOB_ID";
 
 /// The time that a user gives a run.
@@ -59,8 +58,8 @@ impl fmt::Display for TimeLimit {
 }
 
 impl TimeLimit {
-    /// The end of the time of a job that began at `begun`, in seconds since 1970. `slurm` is the
-    /// value of [`SLURM_END`].
+    /// The end of a job that began at `begun`, in seconds since 1970. `slurm` is [`SLURM_END`]'s
+    /// value.
     pub fn end_unix(self, begun: f64, slurm: Option<&str>) -> Option<f64> {
         match self {
             Self::Auto => slurm?.trim().parse().ok().filter(|end: &f64| end.is_finite()),
@@ -70,8 +69,7 @@ impl TimeLimit {
         }
     }
 
-    /// A warning in a Slurm job if neither the job nor the user sets its end. `get` reads the
-    /// environment.
+    /// A warning in a Slurm job if neither job nor user sets its end. `get` reads the environment.
     pub fn unknown_end(self, get: impl Fn(&str) -> Option<String>) -> Option<String> {
         let is_slurm = self == Self::Auto && get(SLURM_JOB).is_some();
         let is_known = self.end_unix(0.0, get(SLURM_END).as_deref()).is_some();
@@ -83,8 +81,7 @@ impl TimeLimit {
         })
     }
 
-    /// Determines the end on rank 0 of a job that begins now, from its clock and its environment.
-    /// All ranks use the result.
+    /// The end on rank 0 of a job that begins now, by its clock and its environment, for all ranks.
     pub fn settled(self) -> Self {
         let now = now_unix();
         let end = self.end_unix(now, std::env::var(SLURM_END).ok().as_deref());

@@ -1,7 +1,6 @@
 //! The values of checkpoints that were found by measurement.
 //!
-//! Values that follow from the format of a segment or from a protocol cannot be chosen, and are not
-//! here.
+//! Values that follow from the format of a segment or from a protocol are not here.
 
 skt_host::tuning! {
     /// Tiles in transit at once: while one is being sent and received, another is added to.

@@ -17,9 +17,8 @@ use skt_comm::mpi::{MpiComm, MpiWorld};
 use skt_comm::{CommError, PageBuf};
 use skt_store::store::StoreKind;
 
-/// What a rank does.
 const ROLE: &str = "SKT_TEST_CLIENT_ROLE";
-/// The folder of its store.
+/// Of its store.
 const FOLDER: &str = "SKT_TEST_CLIENT_FOLDER";
 
 /// What the ranks of the other tests run; does nothing when run directly.
@@ -96,7 +95,6 @@ fn fails_in_a_message() {
     drop(watched);
 }
 
-/// Exit code and output of a job of two such ranks.
 fn job(role: &str) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = mpirun(2);

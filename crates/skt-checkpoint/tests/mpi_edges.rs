@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use mpirun::mpirun;
 use skt_comm::mpi::{MpiWorld, PANIC_EXIT_CODE};
 
-/// The variable that selects what goes wrong on rank 0.
+/// Selects what goes wrong on rank 0.
 const ROLE: &str = "SKT_TEST_MPI_ROLE";
 const LIMIT: Duration = Duration::from_secs(180);
 
@@ -37,7 +37,6 @@ fn as_a_rank() {
     comm.recv_bytes(&mut never, 1 - comm.rank(), 1).expect("no rank sends");
 }
 
-/// Runs a job of two such ranks, and returns its exit code and output.
 fn job(role: &str) -> (Option<i32>, String) {
     let mut child = mpirun(2)
         .arg(std::env::current_exe().expect("this test"))

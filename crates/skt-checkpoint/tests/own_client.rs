@@ -22,7 +22,6 @@ const RANKS: usize = 3;
 /// A job without output for longer hangs.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// The first block of this tag in the section on applications.
 fn block(tag: &str) -> &'static str {
     let section = PAGE.split("\n## Your own application\n").nth(1).expect("the section");
     let block = section.split(&format!("\n```{tag}\n")).nth(1).expect("a block of this tag");
@@ -38,7 +37,7 @@ fn write(path: &Path, text: &str) {
     }
 }
 
-/// Builds the page's program next to a link to the checkout. Returns the path of the program.
+/// Next to a link to the checkout.
 fn build() -> PathBuf {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the checkout");
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder");
@@ -76,7 +75,7 @@ fn build() -> PathBuf {
     target.join("debug/heat")
 }
 
-/// A run; its segments go with it.
+/// Its segments go with it.
 struct Run {
     program: PathBuf,
     name: String,
@@ -95,7 +94,7 @@ impl Run {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("mpirun")
     }
 
-    /// Runs to the end; standard output and standard error.
+    /// Standard output and standard error.
     fn end(&self, steps: u64) -> (String, String) {
         let output = self.spawn(steps).wait_with_output().unwrap();
         let [out, err] =
@@ -136,7 +135,6 @@ impl Run {
         *reported.last().unwrap()
     }
 
-    /// The process of a rank, by the launcher's order.
     fn process_of(&self, rank: usize) -> i32 {
         let ranks = ["OMPI_COMM_WORLD_RANK=", "PMI_RANK="].map(|name| format!("{name}{rank}"));
         let is_it = |pid: &i32| {

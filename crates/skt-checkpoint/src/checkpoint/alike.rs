@@ -1,8 +1,5 @@
 //! Settings that all processes of a start must have alike. They are compared before anything
 //! depends on them: processes with different settings would wait for messages that are never sent.
-//!
-//! The caller lists all fields of its settings, so that a new field does not compile until it is
-//! listed: as a setting to compare, or as one that may differ between processes.
 
 use serde::{Deserialize, Serialize};
 
@@ -64,8 +61,7 @@ pub fn compare(comm: &Comm, mine: &[Setting]) -> Result<Option<Difference>> {
     Ok(serde_json::from_slice(&answer).expect("written just now"))
 }
 
-/// The first setting of `process` that differs from process 0; one of them may have more settings,
-/// in another version of the program.
+/// One of the two may have more settings, in another version of the program.
 fn first_difference(process: usize, mine: &[Setting], of_0: &[Setting]) -> Option<Difference> {
     let at = |all: &[Setting], index: usize| all.get(index).cloned();
     (0..mine.len().max(of_0.len())).find_map(|index| {

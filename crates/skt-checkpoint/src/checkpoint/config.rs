@@ -61,8 +61,8 @@ impl fmt::Display for Resume {
 pub struct Config {
     /// Name of the run.
     pub run_id: String,
-    /// Everything else that must match for a segment to be usable: the application's parameters, as
-    /// a JSON object if each is to have a name.
+    /// The application's parameters, all of which must match for a segment to be usable; as a JSON
+    /// object if each is to have a name.
     pub application: String,
     /// How checkpoints are kept.
     pub method: Method,
@@ -75,7 +75,7 @@ pub struct Config {
     /// The ranks of each group, if the application defines the groups: all of one size, with every
     /// rank in one. `None`: groups are formed by [`group::form`](super::group::form).
     pub groups: Option<Vec<Vec<usize>>>,
-    /// The rank that this process had before a loss that its job survived; `None` if it had none.
+    /// The rank that this process had before a loss that its job survived.
     pub rank_in_run: Option<usize>,
     /// For a job (method `abft`) that continues with fewer processes than the run has ranks: each
     /// process keeps its rank, and lost ranks have no process. The sets of ranks partition the run;
@@ -178,16 +178,14 @@ impl Config {
         }
     }
 
-    /// The configuration for a job of one rank: no other rank has parities of its memory, which
-    /// survives the death of its process nevertheless.
+    /// For a job of one rank: no other has parities of its memory, which survives its process.
     #[must_use]
     pub(crate) fn for_one_rank(self) -> Self {
         Self { parities: 0, groups: Some(vec![vec![0]]), ..self }
     }
 
-    /// Completes a configuration with what identifies this process and start: the host, the node,
-    /// which is the same for all processes that see these segments, the clock, and a random number.
-    /// The host is the failure domain unless the configuration names another.
+    /// Completes a configuration with what identifies this process and start. The host is the
+    /// failure domain unless the configuration names another.
     pub fn identified<P: Process + Copy>(
         self,
         segments: &RunSegments<'_, P>,
@@ -205,19 +203,18 @@ impl Config {
         })
     }
 
-    /// Ranks of the run, in a job of `processes`: those of all sets of `may_lose`, if it is given.
+    /// Those of all sets of `may_lose`, if it is given.
     pub(super) fn ranks(&self, processes: usize) -> usize {
         let sets = self.may_lose.as_deref();
         sets.map_or(processes, |sets| sets.iter().map(Vec::len).sum())
     }
 
-    /// The number of ranks of a group that a failure domain may hold and not count as shared. A
-    /// group that the application defines survives as many losses at once as it has parities.
+    /// Ranks of a group that a failure domain may hold and not count as shared. A group that the
+    /// application defines survives as many losses at once as it has parities.
     pub(super) fn max_in_a_domain(&self) -> usize {
         if self.groups.is_some() { self.parities } else { 1 }
     }
 
-    /// What all processes must have alike, with the `shapes` of their regions.
     pub(super) fn settings(&self, shapes: &[RegionShape]) -> Vec<Setting> {
         let mut all = vec![Setting::new("run", &self.run_id)];
         let named = named_parameters(&self.application);
@@ -244,8 +241,6 @@ impl Config {
         all
     }
 
-    /// The parameters of a run of `ranks`. Those of the application have a name each if it gives
-    /// them as a JSON object.
     pub(super) fn parameters(&self, shapes: &[RegionShape], ranks: usize) -> Parameters {
         let ours = [
             (FORMAT_NAME, FORMAT.to_string()),
@@ -271,7 +266,6 @@ fn format_shapes(shapes: &[RegionShape]) -> String {
     shapes.iter().map(shape).collect::<Vec<_>>().join(", ")
 }
 
-/// The parameters of an application; each has a name if they are a JSON object.
 fn named_parameters(application: &str) -> Parameters {
     match serde_json::from_str::<serde_json::Map<_, _>>(application) {
         Ok(fields) => {

@@ -1,5 +1,3 @@
-//! Why a checkpoint or a recovery fails.
-
 use std::io;
 
 use skt_host::units::counted;
@@ -22,20 +20,19 @@ pub enum CheckpointError {
     /// An operation on a segment in the node's memory failed.
     #[error("{what}: {source}")]
     Memory {
-        /// The operation, as a participle with its object: `creating the segment of rank 3`.
+        /// A participle with its object: `creating the segment of rank 3`.
         what: String,
         source: io::Error,
     },
     /// An operation on the files of a level failed.
     #[error("{what} of level {level}: {source}")]
     Level {
-        /// The operation, as a participle with its object: `writing an image`.
+        /// A participle with its object: `writing an image`.
         what: &'static str,
         level: String,
         source: io::Error,
     },
-    /// Memory that only a mover can copy was not copied. All ranks have this error, and the last
-    /// checkpoint is as it was.
+    /// A mover's memory was not copied, on any rank. The last checkpoint is as it was.
     #[error("rank {rank}: region {region}: {text}")]
     NotMoved { rank: usize, region: usize, text: String },
     /// Levels were given for a method that has no images.
@@ -55,7 +52,7 @@ pub enum CheckpointError {
 /// The result of a checkpoint operation.
 pub type Result<T> = std::result::Result<T, CheckpointError>;
 
-/// The error of an operation, a participle, on the segment `id`.
+/// `what` is a participle.
 pub(super) fn memory_error(
     what: &'static str,
     id: SegmentId,

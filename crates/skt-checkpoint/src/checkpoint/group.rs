@@ -22,7 +22,7 @@ pub enum PlacementError {
     /// There are fewer ranks than the smallest group needs.
     #[error("a group with {} needs at least {least} ranks, not {ranks}", counted(*parities, "parity"))]
     TooFewRanks { ranks: usize, parities: usize, least: usize },
-    /// One failure domain holds too many of the ranks, with groups that the application defines.
+    /// With groups that the application defines.
     #[error(
         "failure domain `{domain}` holds {held} of {ranks} ranks in {}: more than \
          {parities} of some group, whose data its loss would take along. Spread the ranks over \
@@ -37,7 +37,7 @@ pub enum PlacementError {
         parities: usize,
         most: usize,
     },
-    /// One failure domain holds too many of the ranks for groups to be formed.
+    /// With groups that are to be formed.
     #[error(
         "failure domain `{domain}` holds {held} of {ranks} ranks, and no two members of a group may \
          stand in one domain: {ranks} ranks make {} of at least {least} at most. \
@@ -52,21 +52,15 @@ pub enum PlacementError {
 pub struct Groups {
     /// Ranks of each group, in rising order.
     pub members: Vec<Vec<usize>>,
-    /// Whether all ranks are in one failure domain: then the groups protect against the death of
-    /// processes only.
+    /// Whether all ranks are in one failure domain: only the death of processes is survived then.
     pub single_domain: bool,
 }
 
-/// Forms groups of about `members` ranks with `parities` parities each.
-///
-/// `domains` names the failure domain of each rank. Sizes differ by at most one within a span of
-/// domains (over the whole job if the domains hold unequal numbers of ranks); no group is smaller
-/// than `2 * parities`. Groups are smaller than asked for where the domains force it.
-///
-/// # Errors
-/// When the shape is not legal, or when the placement makes it impossible and
-/// `allow_shared_domains` is not set. A job within one single domain is always allowed and marked
-/// as such.
+/// Forms groups of about `members` ranks with `parities` parities each, for ranks in these failure
+/// `domains`. Sizes differ by at most one within a span of domains (over the whole job if the
+/// domains hold unequal numbers of ranks); no group is smaller than `2 * parities`. Groups are
+/// smaller than asked for where the domains force it. A job within a single domain is always
+/// allowed and marked as such.
 pub fn form(
     domains: &[String],
     members: usize,
@@ -101,16 +95,10 @@ pub struct Placement {
     pub single_domain: bool,
 }
 
-/// Assigns the ranks of `groups` to the processes in these `domains` so that no domain holds more
-/// than `parities` ranks of a group. Each process gets its own number if that is such an
-/// assignment.
-///
-/// # Errors
-/// When a domain holds too many ranks, and `allow_shared_domains` is not set. A job within one
+/// Assigns the ranks of `groups`, which are of one size and of as many ranks as there are
+/// processes, to the processes in these `domains` so that no domain holds more than `parities`
+/// ranks of a group. Each process gets its own number if that is such an assignment. A job within a
 /// single domain is always allowed and marked as such.
-///
-/// # Panics
-/// When the groups are not of one size, or do not have as many ranks as there are processes.
 pub fn place(
     domains: &[String],
     groups: &[Vec<usize>],
@@ -153,8 +141,7 @@ pub struct SharedDomain {
     pub ranks: usize,
 }
 
-/// The domain that holds the most ranks of one group, if these are more than `most`. `ranks` has
-/// the rank of each process.
+/// With the most ranks of one group, if more than `most`. `ranks` has the rank of each process.
 pub(crate) fn shared_domain(
     domains: &[String],
     groups: &[Vec<usize>],
@@ -173,7 +160,7 @@ pub(crate) fn shared_domain(
     (ranks > most).then(|| SharedDomain { name: name.clone(), ranks })
 }
 
-/// Ranks of each domain; domains in the order of their first rank.
+/// Domains in the order of their first rank.
 fn ranks_by_domain(domains: &[String]) -> Vec<Vec<usize>> {
     let mut index = BTreeMap::new();
     let mut lists: Vec<Vec<usize>> = Vec::new();
@@ -187,12 +174,11 @@ fn ranks_by_domain(domains: &[String]) -> Vec<Vec<usize>> {
     lists
 }
 
-/// The number of groups of about `members` ranks, none smaller than `least`.
 fn count(ranks: usize, members: usize, least: usize) -> usize {
     ranks.div_ceil(members).min(ranks / least).max(1)
 }
 
-/// Deals ranks into groups in turn, so that `groups` consecutive ones get into different groups.
+/// Consecutive ranks get into different groups.
 fn deal(ranks: &[usize], groups: usize) -> Vec<Vec<usize>> {
     let mut members = vec![Vec::new(); groups];
     for (i, &rank) in ranks.iter().enumerate() {
@@ -204,8 +190,8 @@ fn deal(ranks: &[usize], groups: usize) -> Vec<Vec<usize>> {
     members
 }
 
-/// Groups for the usual case, equal numbers of ranks in all domains: the domains are cut into spans
-/// of neighbours, and the i-th ranks of a span's domains form a group. `None` in other cases.
+/// The usual case, equal numbers of ranks in all domains: the domains are cut into spans of
+/// neighbours, and the i-th ranks of a span's domains form a group. `None` in other cases.
 fn neighbours(by_domain: &[Vec<usize>], members: usize, least: usize) -> Option<Vec<Vec<usize>>> {
     let each = by_domain[0].len();
     if by_domain.len() < least || by_domain.iter().any(|ranks| ranks.len() != each) {
@@ -225,8 +211,8 @@ fn neighbours(by_domain: &[Vec<usize>], members: usize, least: usize) -> Option<
     Some(groups)
 }
 
-/// Groups for any placement: deals out domain after domain, so that a domain with no more ranks
-/// than there are groups has no two in one group.
+/// Any placement: deals out domain after domain, so that a domain with no more ranks than there are
+/// groups has no two in one group.
 fn anywhere(
     domains: &[String],
     by_domain: &[Vec<usize>],
@@ -256,7 +242,6 @@ mod tests {
 
     use super::*;
 
-    /// The most ranks of one group in a domain.
     fn most(domains: &[String], groups: &[Vec<usize>], ranks: &[usize]) -> usize {
         shared_domain(domains, groups, ranks, 0).expect("there are ranks").ranks
     }

@@ -17,17 +17,15 @@ use super::parameters::{Parameters, cut_to};
 use super::record::Record;
 use skt_store::codec::checksum;
 
-/// Begins every segment. The last byte is the version: another version may compute checksums or
-/// encode the identity differently.
+/// The last byte is the version: of the checksums and the identity's encoding, too.
 const MAGIC: [u8; 8] = *b"SKTCKPT4";
-/// Bytes of the progress that the application notes between checkpoints: a whole cache line.
+/// A whole cache line.
 const PROGRESS_BYTES: usize = 64;
-/// Bytes that the parameters in an identity may have.
 const PARAMETERS_BYTES: usize = 2048;
 
-/// The properties of a segment that never change. They are stored at the start of a segment in
-/// every format, so that a segment of other parameters, whose record is at another offset, is
-/// recognized. Fields that another version did not write are empty.
+/// The properties of a segment that never change, stored at its start in every format: so a segment
+/// of other parameters, whose record is at another offset, is recognized. Fields that another
+/// version did not write are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Identity {
@@ -35,8 +33,7 @@ pub struct Identity {
     pub run_id: String,
     /// Checksum of everything that writer and reader must agree on.
     pub fingerprint: u64,
-    /// The parameters of the fingerprint for people to read, cut to the bytes that there are for
-    /// them.
+    /// The parameters of the fingerprint for people to read, cut to 2 KiB.
     pub parameters: Parameters,
     /// Logical rank of the run.
     pub rank: usize,
@@ -55,11 +52,10 @@ pub struct HeaderLayout {
     copy_bytes: usize,
 }
 
-/// The most members of a group.
 const MAX_MEMBERS: usize = 255;
 
-/// The newest checkpoint of a segment: its epoch, and the state of the application. `None` if the
-/// segment cannot be read, or has none; with method `abft`, which changes its data in place.
+/// The epoch of a segment's newest checkpoint, and the state of the application. `None` if the
+/// segment cannot be read or has none, or with method `abft`, which changes its data in place.
 pub fn newest_checkpoint(memory: &mut impl Memory, id: SegmentId) -> Option<(u64, Vec<u8>)> {
     let any = HeaderLayout::new("", MAX_MEMBERS, 0);
     let mut bytes = vec![0; 2 * any.bytes()];
@@ -99,26 +95,22 @@ impl HeaderLayout {
         start..start + size_of::<u64>()
     }
 
-    /// The byte ranges within the segment of the two adjacent copies of the record with this
-    /// sequence number.
+    /// The two adjacent copies of the record with this sequence number, within the segment.
     pub fn record_slot(&self, sequence: u64) -> [Range<usize>; 2] {
         let start = self.identity_bytes + (sequence % 2) as usize * 2 * self.copy_bytes;
         let middle = start + self.copy_bytes;
         [start..middle, middle..middle + self.copy_bytes]
     }
 
-    /// The order in which the copies of a slot are written: a copy that is whole goes last, so that
-    /// one is always whole. `header` has the present contents.
+    /// A whole copy is written last, so that one is always whole. `header` has the present
+    /// contents.
     pub fn order_of_copies(&self, header: &[u8], sequence: u64) -> [Range<usize>; 2] {
         let [first, second] = self.record_slot(sequence);
         let is_whole = |copy: &Range<usize>| Record::decode(&header[copy.clone()]).is_some();
         if is_whole(&first) && !is_whole(&second) { [second, first] } else { [first, second] }
     }
 
-    /// The identity as stored at the start of the segment.
-    ///
-    /// # Panics
-    /// When it does not fit: a group of more than 255 members.
+    /// The identity as stored at the start of the segment; its group has at most 255 members.
     pub fn encode_identity(&self, identity: &Identity) -> Vec<u8> {
         let parameters = cut_to(identity.parameters.clone(), PARAMETERS_BYTES);
         let identity = Identity { parameters, ..identity.clone() };
@@ -143,22 +135,18 @@ impl HeaderLayout {
         serde_json::from_slice(text).ok()
     }
 
-    /// Bytes of the identity at the start of a segment, according to its own length field; `None`
-    /// when the segment does not begin with an identity of this version.
+    /// According to the identity's own length field; `None` when the segment does not begin with an
+    /// identity of this version.
     pub(crate) fn identity_bytes(segment: &[u8]) -> Option<usize> {
         let (len, _) = segment.strip_prefix(&MAGIC)?.split_first_chunk()?;
         usize::try_from(u64::from_le_bytes(*len)).ok()?.checked_add(24)
     }
 
-    /// Whether a segment begins as another version of this program writes it.
     pub(crate) fn is_of_another_version(segment: &[u8]) -> bool {
         segment.starts_with(&MAGIC[..7]) && !segment.starts_with(&MAGIC)
     }
 
-    /// A record as stored in each copy of its slot.
-    ///
-    /// # Panics
-    /// When its state is larger than the capacity.
+    /// A record as stored in each copy of its slot; its state must fit into the capacity.
     pub fn encode_record(&self, record: &Record) -> Vec<u8> {
         let bytes = record.encode();
         assert!(bytes.len() <= self.copy_bytes, "state of {} bytes", record.state().len());
@@ -168,9 +156,9 @@ impl HeaderLayout {
     /// Reads the record in force; `None` when there is none, or when the one in force may be
     /// damaged.
     ///
-    /// A process writes the two copies of a slot one after the other. If it dies in between, the
-    /// slot still has a whole copy or, if it was written for the first time, a blank one. A slot
-    /// with neither is damaged, and its record may be the one in force.
+    /// A process that dies between writing the two copies of a slot leaves a whole copy or, in a
+    /// slot written for the first time, a blank one. A slot with neither is damaged, and its record
+    /// may be the one in force.
     pub fn decode_record(&self, header: &[u8]) -> Option<Record> {
         let mut newest: Option<Record> = None;
         let mut unread = 0;
@@ -201,8 +189,8 @@ mod tests {
     use crate::checkpoint::methods::Method;
     use crate::checkpoint::record::StartId;
 
-    /// Records of all kinds: hollow ones, followers of a start, committed, stamped and finished
-    /// ones, with many starts and few.
+    /// Hollow ones, followers of a start, committed, stamped and finished ones, with many starts
+    /// and few.
     fn record(sequence: u64) -> Record {
         let mut record = Record::for_new_segment();
         let start = |number| StartId { number, nonce: sequence };

@@ -1,7 +1,5 @@
-//! Named steps of the protocol, at which tests kill ranks.
-//!
-//! Fault injection for users (`--inject`) and the simulated ranks of the tests implement the same
-//! [`Hook`]. docs/protocol.md lists the names.
+//! Named steps of the protocol, at which tests kill ranks; docs/protocol.md lists the names. Fault
+//! injection for users (`--inject`) and the simulated ranks of the tests implement the [`Hook`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -126,7 +124,7 @@ impl fmt::Display for Step {
 
 /// An observer of the protocol's steps, called before each.
 pub trait Hook: Send + Sync {
-    /// Called before `step`. An error, or the death of the process, stops the rank there.
+    /// An error, or the death of the process, stops the rank before `step`.
     fn at(&self, step: &Step) -> Result<()>;
 
     /// Called several times a second while the rank waits for an image that is being written, or
@@ -165,15 +163,14 @@ pub struct StepPattern {
     chunk: Option<usize>,
 }
 
-/// The error for text that names no step, or no key of one.
+/// Text that names no step, or no key of one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` names no step; use NAME, NAME:BAND or NAME:KEY=NUMBER,.. with NAME one of {names}, \
          KEY one of epoch, region, band (or tile), chunk", names = StepName::ALL.map(StepName::name).join(", "))]
 pub struct UnknownStep(String);
 
 impl StepPattern {
-    /// Whether the pattern names this step. Keys that the pattern does not give match anything, so
-    /// it means the first such step.
+    /// Keys that the pattern does not give match anything, so it means the first such step.
     pub fn matches(&self, step: &Step) -> bool {
         let fits = |want: Option<usize>, is: Option<usize>| want.is_none() || want == is;
         self.name == step.name

@@ -1,10 +1,6 @@
-//! In-memory checkpoints that survive the loss of ranks.
-//!
-//! Codec, layout, segments and their stores are those of the crate `skt-store`.
-//!
-//! This module knows regions of memory, groups of ranks and epochs, but nothing of LU, so any
-//! application can use it. docs/protocol.md lists the states and explains why each loss is
-//! survived.
+//! In-memory checkpoints that survive the loss of ranks: regions of memory, groups of ranks and
+//! epochs, but nothing of LU, so any application can use them. docs/protocol.md lists the states
+//! and explains why each loss is survived.
 
 pub mod alike;
 mod config;

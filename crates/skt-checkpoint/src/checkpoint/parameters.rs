@@ -9,18 +9,17 @@ pub const FORMAT: u32 = 5;
 /// Name of that number among the parameters.
 pub const FORMAT_NAME: &str = "format";
 
-/// Prefix of the names of an application's own parameters.
+/// Of the names of an application's own parameters.
 pub(crate) const APPLICATION: &str = "application: ";
 
-/// Names and values, for people to read.
+/// For people to read.
 pub(crate) type Parameters = BTreeMap<String, String>;
 
-/// Checksum of the name of the run and all parameters.
+/// Of the name of the run and all parameters.
 pub(crate) fn parameters_fingerprint(run_id: &str, parameters: &Parameters) -> u64 {
     checksum(&serde_json::to_vec(&(run_id, parameters)).expect("plain data"))
 }
 
-/// Removes the longest parameters until the rest fits into `max_bytes` of JSON.
 pub(crate) fn cut_to(mut parameters: Parameters, max_bytes: usize) -> Parameters {
     let bytes = |all: &Parameters| serde_json::to_vec(all).expect("plain data").len();
     while bytes(&parameters) > max_bytes {
@@ -31,7 +30,6 @@ pub(crate) fn cut_to(mut parameters: Parameters, max_bytes: usize) -> Parameters
     parameters
 }
 
-/// The most characters of a value in a message.
 const SHOWN_CHARS: usize = 200;
 
 /// A value for a message: a long one, such as the groups of many ranks, is cut.
@@ -46,7 +44,6 @@ fn shown(value: &str) -> &str {
     if value.is_empty() { "(empty)" } else { value }
 }
 
-/// The differences of a segment's parameters from `ours`, in words.
 pub(crate) fn differences(theirs: &Parameters, ours: &Parameters) -> String {
     if theirs.get(FORMAT_NAME) != ours.get(FORMAT_NAME) {
         return "it is of another version of this program".to_owned();

@@ -31,14 +31,13 @@ use serde::{Deserialize, Serialize};
 use super::methods::Method;
 use skt_store::codec::checksum;
 
-/// Starts that a segment remembers having joined. It needs more than a few only if start after
-/// start dies between joining and following.
+/// It needs more than a few only if start after start dies between joining and following.
 const JOINED_MAX: usize = 16;
-/// Superseded starts that a segment remembers: the latest, if there are more.
+/// The latest, if there are more.
 const LEFT_MAX: usize = 16;
-/// Bytes of a record besides its state: the words, and the checksum after the state.
+/// Those besides its state: the words, and the checksum after the state.
 const RECORD_BYTES: usize = size_of::<Words>() + 8;
-/// Bits of [`Words::flags`].
+/// Of [`Words::flags`].
 const HOLLOW: u64 = 1;
 const FINISHED: u64 = 2;
 const ROTTEN_IMAGES: u64 = 4;
@@ -68,12 +67,11 @@ pub struct StartId {
     pub nonce: u64,
 }
 
-/// Where a rank's data of an epoch is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Holds {
     /// In a copy, with its parities: (B, C).
     Copy,
-    /// In the workspace, with the parities that were built from it: (A, D).
+    /// In the workspace, with the parities built from it: (A, D).
     Workspace,
     /// Nowhere: the rank counts as lost.
     Nothing,
@@ -134,13 +132,13 @@ struct Words {
     updating: u64,
     flags: u64,
     state_bytes: u64,
-    /// The starts of `Record::joined`; blank after the last one.
+    /// Blank after the last one.
     joined: [StartId; JOINED_MAX],
-    /// The starts of `Record::left`; blank after the last one.
+    /// Blank after the last one.
     left: [StartId; LEFT_MAX],
 }
 
-/// The size is fixed, because segments outlive the program that wrote them.
+/// Segments outlive the program that wrote them.
 const _: () = assert!(size_of::<Words>() == 8 * (8 + 2 * JOINED_MAX + 2 * LEFT_MAX));
 
 impl Words {
@@ -149,7 +147,7 @@ impl Words {
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// The words at the beginning of `bytes`; blank where these end.
+    /// Blank where `bytes` end.
     fn from_bytes(bytes: &[u8]) -> Self {
         let mut all = Self::zeroed();
         let words: &mut [u64] = bytemuck::cast_slice_mut(std::slice::from_mut(&mut all));
@@ -160,7 +158,7 @@ impl Words {
     }
 }
 
-/// A list of starts in a record, blank after the last one.
+/// Blank after the last one.
 fn listed<const MOST: usize>(starts: &[StartId]) -> [StartId; MOST] {
     assert!(starts.len() <= MOST, "{} starts", starts.len());
     let mut list = [StartId::default(); MOST];
@@ -176,11 +174,9 @@ impl Record {
         Self { hollow: true, ..Self::default() }
     }
 
-    /// Joins `start`, which has read the segment, without following it yet. The data stays what it
-    /// was. `left` lists the starts that segments out of reach may name.
-    ///
-    /// # Panics
-    /// When the run has ended, or `start` is not later than all starts known here.
+    /// Joins `start`, later than all starts known here, which has read the segment, without
+    /// following it yet. The data stays what it was. `left` lists the starts that segments out of
+    /// reach may name.
     pub fn join(&mut self, start: StartId, left: &[StartId]) {
         assert!(!self.finished, "no start continues a run that has ended");
         let known = self.joined.iter().chain([&self.lineage]).map(|known| known.number).max();
@@ -191,13 +187,10 @@ impl Record {
         self.left = left[left.len().saturating_sub(LEFT_MAX)..].to_vec();
     }
 
-    /// Follows the decision of `start`, which all have joined, to resume from `epoch` with `state`.
-    /// A rank with data gets COMMIT(epoch) if it lacked it, so that its record names where its data
-    /// is, whoever else is lost. A new segment becomes valid if the run begins here; otherwise it
-    /// stays hollow until its data is rebuilt.
-    ///
-    /// # Panics
-    /// When `start` is not the start joined last, or the segment has no data of `epoch`.
+    /// Follows the decision of `start`, which all have joined last, to resume from `epoch` with
+    /// `state`. A rank with data gets COMMIT(epoch) if it lacked it, so that its record names where
+    /// its data is, whoever else is lost. A new segment becomes valid if the run begins here;
+    /// otherwise it stays hollow until its data is rebuilt.
     pub fn confirm(&mut self, start: StartId, method: Method, epoch: u64, state: &[u8]) {
         assert_eq!(self.joined.last(), Some(&start), "joined before it is followed");
         if self.hollow {
@@ -217,9 +210,6 @@ impl Record {
     }
 
     /// Method `single`: marks the only copy as incomplete until COMMIT(epoch).
-    ///
-    /// # Panics
-    /// When the epoch before is not settled.
     pub(crate) fn begin_update(&mut self, epoch: u64) {
         self.assert_settled();
         self.assert_follows();
@@ -228,10 +218,7 @@ impl Record {
     }
 
     /// COMMIT(epoch): the parities of all ranks of the job are complete. The data is in A and D
-    /// until the epoch is stamped.
-    ///
-    /// # Panics
-    /// When the epoch before is not settled, except for an update to `epoch` that has begun.
+    /// until the epoch is stamped. The epoch before is settled, or an update to `epoch` has begun.
     pub fn commit(&mut self, epoch: u64, state: Vec<u8>) {
         self.assert_follows();
         assert!(!self.hollow && !self.finished && self.commit == self.stamp);
@@ -240,10 +227,7 @@ impl Record {
         (self.commit, self.state) = (epoch, state);
     }
 
-    /// Stamps the epoch: a copy and its parities, (B, C), hold it.
-    ///
-    /// # Panics
-    /// When the epoch is not committed, or is stamped already.
+    /// Stamps the epoch, which is committed: a copy and its parities, (B, C), hold it.
     pub fn stamp(&mut self, epoch: u64) {
         self.assert_follows();
         assert!(!self.hollow && !self.finished);
@@ -251,11 +235,7 @@ impl Record {
         (self.stamp, self.updating) = (epoch, 0);
     }
 
-    /// Ends the rebuilding of a replacement: (B, C) hold all that its rank had at the epoch, and it
-    /// no longer counts as lost.
-    ///
-    /// # Panics
-    /// When the segment is not an unbuilt replacement.
+    /// Ends the rebuilding of a replacement: (B, C) hold all that its rank had at the epoch.
     pub fn rebuilt(&mut self, epoch: u64, state: &[u8]) {
         self.assert_follows();
         assert!(self.hollow && epoch > 0, "a replacement of a lost segment");
@@ -264,21 +244,18 @@ impl Record {
         self.state = state.to_vec();
     }
 
-    /// Notes that some of the images that the run depends on have rotted, for later starts that do
-    /// not read them.
+    /// Images that the run depends on have rotted in part; for later starts, which do not read
+    /// them.
     pub(crate) fn note_rotten_images(&mut self) {
         self.rotten_images = true;
     }
 
-    /// Drops the note of rotten images: newer images are complete.
+    /// Newer images are complete.
     pub(crate) fn forget_rotten_images(&mut self) {
         self.rotten_images = false;
     }
 
-    /// Ends the run: from now on the record holds its result alone.
-    ///
-    /// # Panics
-    /// When the last epoch is not settled, or the run has ended before.
+    /// Ends the run, whose last epoch is settled: from now on the record holds its result alone.
     pub fn finish(&mut self, result: &[u8]) {
         self.assert_settled();
         self.finished = true;
@@ -291,8 +268,7 @@ impl Record {
         self.sequence
     }
 
-    /// Asserts that the newest epoch is complete in a copy with its parities, and that the run has
-    /// not ended.
+    /// The newest epoch is complete in a copy with its parities, and the run has not ended.
     pub(crate) fn assert_settled(&self) {
         assert!(!self.hollow && !self.finished, "a rank with data, of a run that continues");
         assert_eq!((self.commit, self.updating), (self.stamp, 0), "the last epoch is settled");
@@ -308,10 +284,9 @@ impl Record {
     }
 }
 
-/// Queries.
 impl Record {
-    /// Where the data of `epoch` is stored. `epoch` is one that a restart may choose: no later than
-    /// the newest commit of the job, from which each rank's commit differs by at most one.
+    /// `epoch` is one that a restart may choose: no later than the newest commit of the job, from
+    /// which each rank's commit differs by at most one.
     pub(crate) fn holds(&self, method: Method, epoch: u64) -> Holds {
         let is_whole = match method {
             // The epoch is in (B, C) once it is stamped, before that in (A, D), which are complete
@@ -386,8 +361,6 @@ impl Record {
         self.finished
     }
 
-    /// Whether some of the images that the run depends on have rotted, and no newer ones are
-    /// complete.
     pub(crate) fn has_rotten_images(&self) -> bool {
         self.rotten_images
     }
@@ -398,20 +371,16 @@ impl Record {
     }
 }
 
-/// Encoding in a segment.
 impl Record {
-    /// A copy without the application's state.
     pub(super) fn without_state(&self) -> Self {
         Self { joined: self.joined.clone(), left: self.left.clone(), state: Vec::new(), ..*self }
     }
 
-    /// Bytes of a record with a state of `state_bytes`.
     pub(super) fn bytes_with(state_bytes: usize) -> usize {
         RECORD_BYTES + state_bytes
     }
 
-    /// The bytes of the record. A checksum comes last, so the record is in force with its last
-    /// bytes, not before.
+    /// A checksum comes last, so the record is in force with its last bytes, not before.
     pub(super) fn encode(&self) -> Vec<u8> {
         let flags =
             [(self.hollow, HOLLOW), (self.finished, FINISHED), (self.rotten_images, ROTTEN_IMAGES)];
@@ -472,7 +441,6 @@ mod tests {
         StartId { number, nonce: 7 }
     }
 
-    /// The record of a run that has just begun.
     fn begun(method: Method) -> Record {
         let mut record = Record::for_new_segment();
         record.join(start(1), &[]);
@@ -480,7 +448,7 @@ mod tests {
         record
     }
 
-    /// The record of a rank with epochs 1 to `epoch`.
+    /// Of a rank with epochs 1 to `epoch`.
     fn settled(epoch: u64) -> Record {
         let mut record = begun(SELF);
         for epoch in 1..=epoch {

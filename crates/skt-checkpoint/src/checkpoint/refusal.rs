@@ -12,7 +12,7 @@ use skt_store::store::CLEANERS;
 /// A group that has lost more ranks than it can rebuild.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostGroup {
-    /// Index of the group, if one of its segments was found.
+    /// If one of its segments was found.
     pub group: Option<usize>,
     pub ranks: Vec<usize>,
 }
@@ -42,27 +42,25 @@ pub enum Refusal {
     Unrecoverable {
         epoch: u64,
         lost: Vec<LostGroup>,
-        /// The lost ranks whose segments are present, but with an incomplete copy: with method
-        /// `single` a death has interrupted the update of the only one.
+        /// Lost ranks whose segments are present, but with an incomplete copy: with method `single`
+        /// a death has interrupted the update of the only one.
         incomplete: Vec<usize>,
         parities: usize,
     },
-    /// Too much of one stripe is damaged: it differs from what was written.
+    /// Too much of one stripe differs from what was written.
     Damaged {
         epoch: u64,
-        /// The level whose images are damaged, as users know it; `None` for memory.
+        /// The level of the damaged images, as users know it; `None` for memory.
         level: Option<String>,
         damage: Vec<Damage>,
         lost: Vec<usize>,
         parities: usize,
     },
-    /// Images of method `abft` differ from what was written or cannot be read, in too many ranks of
-    /// a group.
+    /// Images of method `abft` have rotted or cannot be read, in too many ranks of a group.
     RottenImages {
         epoch: u64,
         level: String,
         rotten: Vec<usize>,
-        /// The ranks whose images cannot be read, and why.
         unread: Vec<(usize, String)>,
         lost: Vec<usize>,
         parities: usize,
@@ -221,8 +219,7 @@ impl Refusal {
         }
     }
 
-    /// Whether the obstacle is a process of an earlier start, which will end: the same start
-    /// succeeds later.
+    /// Whether
     pub fn passes(&self) -> bool {
         matches!(self, Self::Changed { .. } | Self::Held { passes: true, .. })
     }
@@ -259,7 +256,7 @@ impl From<PlacementError> for Refusal {
     }
 }
 
-/// Why no checkpoint is found where `bare` segments without one are, and images of no whole one.
+/// `bare` is the number of segments without a checkpoint, `images` that of images of no whole one.
 fn without(bare: usize, images: usize, surface: Surface) -> String {
     if images > 0 {
         return format!(

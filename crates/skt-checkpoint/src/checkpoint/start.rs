@@ -33,26 +33,25 @@ use skt_host::units;
 use skt_host::waits::{self, Announced};
 use skt_store::codec::checksum;
 
-/// More than any identity has: 255 members, and the parameters in words.
+/// 255 members, and the parameters in words.
 const IDENTITY_BYTES_MAX: usize = 1 << 20;
 
-/// A start before it has changed anything.
 pub(super) struct Start<'n> {
     pub memory: Box<dyn Memory + 'n>,
     pub header: HeaderLayout,
     pub hook: Arc<dyn Hook>,
     /// Keeps other jobs of this run off the node.
     pub lock: Option<Hold>,
-    /// The number of this process on its node.
+    /// Of this process on its node.
     index: usize,
     pub fingerprint: u64,
-    /// The parameters of the fingerprint, for people to read.
+    /// Those of the fingerprint, for people to read.
     pub parameters: Parameters,
-    /// The segments that the first process of this node has found there.
+    /// Those that the first process of this node has found there.
     segments: Vec<FoundSegment>,
-    /// The states of these segments, on that process.
+    /// Of these segments, on that process.
     states: BTreeMap<SegmentId, Vec<u8>>,
-    /// The largest progress that these segments note, on that process.
+    /// The largest that these segments note, on that process.
     pub progress: u64,
     pub levels: Vec<Level>,
     /// What this process sees of each level.
@@ -61,9 +60,9 @@ pub(super) struct Start<'n> {
 }
 
 impl<'n> Start<'n> {
-    /// Takes hold of the run on this node, unless it has the `lock` from an earlier decision, finds
-    /// its segments and images, and returns what all processes have decided, without the sources
-    /// that an earlier decision has found `rotten`. Collective.
+    /// Takes hold of the run on this node, unless it has the `lock` from an earlier decision, and
+    /// finds its segments and images, without the sources that an earlier decision has found
+    /// `rotten`. Collective.
     pub(crate) fn decide(
         comm: &Comm,
         memory: Box<dyn Memory + 'n>,
@@ -128,7 +127,7 @@ impl<'n> Start<'n> {
         Ok((this, decision))
     }
 
-    /// What this process brings to the agreement; `held` is why it could not take hold of the run.
+    /// `held` is why this process could not take hold of the run.
     fn offer(&self, config: &Config, held: Option<Obstacle>) -> Offer {
         Offer {
             host: config.host.clone(),
@@ -144,8 +143,7 @@ impl<'n> Start<'n> {
         }
     }
 
-    /// Records what this process sees of the run's images. A job with fewer processes than ranks
-    /// (`is_short`) resumes from memory or not at all, and manages no images.
+    /// A job that `is_short` of processes resumes from memory or not at all, without images.
     fn probe_images(&mut self, comm: &Comm, is_short: bool) {
         let (header, fingerprint) = (&self.header, self.fingerprint);
         let wanted = ImageQuery { header, fingerprint, parameters: &self.parameters };
@@ -159,7 +157,7 @@ impl<'n> Start<'n> {
         }
     }
 
-    /// The files that this process manages, by level; none of a level that is given up.
+    /// Those that this process manages, by level; none of a level that is given up.
     pub(crate) fn seen_files(&self, plan: &StartPlan) -> Vec<Vec<FileId>> {
         let of_level = |(seen, given_up): (&Seen, &Option<String>)| match given_up {
             Some(_) => Vec::new(),
@@ -168,7 +166,7 @@ impl<'n> Start<'n> {
         self.seen.iter().zip(&plan.given_up).map(of_level).collect()
     }
 
-    /// Removes all image files that this process manages.
+    /// All that this process manages.
     pub(crate) fn discard_all_images(&self, plan: &StartPlan) -> Result<()> {
         let before = || self.hook.at(&Step::new(StepName::Discard, plan.epoch));
         for (level, files) in self.levels.iter().zip(self.seen_files(plan)) {
@@ -205,8 +203,7 @@ impl<'n> Start<'n> {
         Ok(comm.barrier()?)
     }
 
-    /// Takes hold of the run on this node, as its process number `index`. Returns the reason if
-    /// another job has it.
+    /// As process number `index` of this node. Returns the reason if another job has the run.
     fn hold(&mut self, index: usize) -> Result<Option<Obstacle>> {
         self.hook.at(&Step::new(StepName::Lock, 0))?;
         match self.memory.lock(index) {
@@ -218,9 +215,9 @@ impl<'n> Start<'n> {
         }
     }
 
-    /// Finds the segments on this node, in a job that `is_short` those of its processes' ranks
-    /// alone. One process reads them for all: their number grows with that of the processes, and a
-    /// segment that is being read may seem in use to others. Collective over the `node`.
+    /// Those on this node, in a job that `is_short` those of its processes' ranks alone. One
+    /// process reads them for all: their number grows with that of the processes, and a segment
+    /// that is being read may seem in use to others. Collective over the `node`.
     fn find_segments(
         &mut self,
         node: &Comm,
@@ -236,7 +233,7 @@ impl<'n> Start<'n> {
         Ok(())
     }
 
-    /// Reads the segments of the `wanted` ranks.
+    /// Those of the `wanted` ranks.
     fn read_segments(&mut self, wanted: impl Fn(usize) -> bool) -> Result<()> {
         let mut ids = self.memory.list().map_err(|source| CheckpointError::Memory {
             what: "listing the segments of this node".into(),
@@ -260,7 +257,7 @@ impl<'n> Start<'n> {
         Ok(())
     }
 
-    /// The progress that a segment with this header notes; 0 unless it belongs to this run.
+    /// 0 unless the segment belongs to this run.
     fn progress_of(&self, header: &[u8]) -> u64 {
         let is_ours = |identity: &Identity| identity.fingerprint == self.fingerprint;
         let ours = self.header.decode_identity(header).filter(is_ours);
@@ -268,8 +265,8 @@ impl<'n> Start<'n> {
         noted.map_or(0, |bytes| u64::from_ne_bytes(bytes.try_into().expect("a word")))
     }
 
-    /// Reads the header of a segment, and its size in bytes. If the segment's identity is longer
-    /// than this start's header, reads all of the identity.
+    /// As many bytes as a header of this start, or all of a longer identity; and the segment's
+    /// size.
     fn read(&mut self, id: SegmentId) -> io::Result<(Vec<u8>, usize)> {
         let mut bytes = vec![0; self.header.bytes()];
         let size = self.memory.read_header(id, &mut bytes)?;
@@ -283,7 +280,7 @@ impl<'n> Start<'n> {
         Ok((bytes, size))
     }
 
-    /// Describes a segment of `size` bytes that begins with `bytes`.
+    /// `size` is that of the segment, `bytes` its beginning.
     fn found(&self, id: SegmentId, bytes: &[u8], size: usize) -> FoundSegment {
         let identity = self.header.decode_identity(bytes);
         let is_other = |identity: &Identity| identity.fingerprint != self.fingerprint;
@@ -304,11 +301,8 @@ impl<'n> Start<'n> {
         }
     }
 
-    /// Opens these segments, which this process has offered. Collective.
-    ///
-    /// # Errors
-    /// [`Refusal::Changed`] on all processes, if any process finds a segment that is not as it was
-    /// offered.
+    /// Opens these segments, which this process has offered; [`Refusal::Changed`] on all processes,
+    /// if any process finds a segment that is not as it was offered. Collective.
     pub(crate) fn take(&mut self, comm: &Comm, ids: &[SegmentId]) -> Result<Vec<OpenSegment>> {
         let mut segments = Vec::with_capacity(ids.len());
         let mut changed = None;
@@ -337,7 +331,7 @@ impl<'n> Start<'n> {
         self.segments.contains(&now)
     }
 
-    /// The memory of segment `id`: `segment` if this process has taken it over, else a new one.
+    /// Of `segment` if this process has taken it over, else of a new one.
     pub(crate) fn backing(
         &mut self,
         method: Method,
@@ -353,7 +347,6 @@ impl<'n> Start<'n> {
         })
     }
 
-    /// Creates a new segment.
     fn make(&mut self, id: SegmentId, bytes: usize, epoch: u64) -> Result<OpenSegment> {
         self.hook.at(&Step::new(StepName::Create, epoch))?;
         let _wait =
@@ -368,7 +361,6 @@ impl<'n> Start<'n> {
         })
     }
 
-    /// Removes these segments, which cannot be used.
     pub(crate) fn discard(&mut self, ids: &[SegmentId], epoch: u64) -> Result<()> {
         for &id in ids {
             self.hook.at(&Step::new(StepName::Discard, epoch))?;
@@ -378,11 +370,9 @@ impl<'n> Start<'n> {
     }
 }
 
-/// Takes hold of the run on all nodes, before a job that has the hold looks for anything. Returns
-/// the number of this process on its node, too. Collective.
-///
-/// # Errors
-/// [`Refusal::Held`] on all processes, if another job has the run.
+/// On all nodes, before a job that has the hold looks for anything. Returns the number of this
+/// process on its node, too; [`Refusal::Held`] on all processes, if another job has the run.
+/// Collective.
 pub(crate) fn take_hold(
     comm: &Comm,
     memory: &mut dyn Memory,
@@ -400,7 +390,7 @@ pub(crate) fn take_hold(
     }
 }
 
-/// The processes that see the same segments as this one, in their order. Collective.
+/// Those that see the same segments as this one, in their order. Collective.
 fn processes_of_node(comm: &Comm, node: &str) -> Result<Comm> {
     let nodes = all_gather(comm, &checksum(node.as_bytes()))?;
     let first = nodes.iter().position(|other| *other == nodes[comm.rank()]);
@@ -408,14 +398,14 @@ fn processes_of_node(comm: &Comm, node: &str) -> Result<Comm> {
     Ok(comm.split(Some(first as u32), comm.rank() as u32)?.expect("a colour"))
 }
 
-/// The state that process `process` has found. Collective.
+/// Collective.
 fn broadcast_from(comm: &Comm, process: usize, state: impl FnOnce() -> Vec<u8>) -> Result<Vec<u8>> {
     let mut state = if comm.rank() == process { state() } else { Vec::new() };
     broadcast_bytes(comm, &mut state, process)?;
     Ok(state)
 }
 
-/// Decides for all processes: one gather, one decision on process 0, one broadcast. Collective.
+/// One gather, one decision on process 0, one broadcast. Collective.
 fn decide_on_all(comm: &Comm, offer: &Offer, rules: &Rules) -> Result<Decision> {
     let offer = serde_json::to_vec(offer).expect("plain data");
     let gathered = gather_bytes(comm, &offer, 0)?;

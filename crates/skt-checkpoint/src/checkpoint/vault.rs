@@ -14,12 +14,10 @@ use skt_store::codec;
 use skt_store::layout::Summed;
 use skt_store::memory::OpenSegment;
 
-/// The memory of a checkpointer: a segment that outlives the process or, with method `none`,
-/// private memory.
+/// With method `none`, private memory.
 pub(crate) enum Backing {
-    /// Outlives the process.
     Lasting(OpenSegment),
-    /// Memory of this process, in whole words so that doubles are aligned.
+    /// In whole words so that doubles are aligned.
     Private(Vec<u64>),
 }
 
@@ -48,14 +46,14 @@ impl Drop for Vault {
     }
 }
 
-/// Ranges of a segment that a writer of images reads while the rank continues.
+/// What a writer of images reads while the rank continues.
 pub(crate) struct Lent(Vec<(NonNull<u8>, usize)>);
 
 // SAFETY: it is only read, and `lend` requires that no one writes to it while it is lent.
 unsafe impl Send for Lent {}
 
 impl Lent {
-    /// Range `number`; `None` after the last.
+    /// `None` after the last.
     pub(crate) fn range(&self, number: usize) -> Option<&[u8]> {
         let &(start, len) = self.0.get(number)?;
         // SAFETY: within the segment, which exists and does not change, as `lend` requires.
@@ -64,10 +62,8 @@ impl Lent {
 }
 
 impl Vault {
-    /// Lends these byte ranges of the segment for reading.
-    ///
     /// # Safety
-    /// While they are lent, no one writes to them, and the vault exists.
+    /// While these byte ranges are lent, no one writes to them, and the vault exists.
     pub(crate) unsafe fn lend(&mut self, ranges: &[Range<usize>]) -> Lent {
         let lent = |range: &Range<usize>| {
             let start = NonNull::new(self.pointer(range.clone()));
@@ -91,19 +87,17 @@ impl Vault {
         self.hook.at(&step)
     }
 
-    /// Reports to the hook that a long pass over the memory, begun at `begun`, has done `done`
-    /// parts.
+    /// Reports to the hook: a long pass over the memory, begun at `begun`, has done `done` parts.
     pub(crate) fn passes(&self, begun: Instant, done: usize) {
         let (seconds, operations) = (begun.elapsed().as_secs_f64(), done as u64);
         self.hook.waits(&Wait { seconds, operations, expected_seconds: 0.0 });
     }
 
-    /// The hook to which steps are reported.
     pub(crate) fn hook(&self) -> Arc<dyn Hook> {
         self.hook.clone()
     }
 
-    /// The most bytes written between two steps.
+    /// Bytes written between two steps, at most.
     pub(crate) fn chunk_bytes(&self) -> usize {
         self.chunk_bytes
     }
@@ -116,7 +110,7 @@ impl Vault {
         (*unsafe { Box::from_raw(this.backing.as_ptr()) }, hook)
     }
 
-    /// The address of these bytes, valid as long as the vault.
+    /// Valid as long as the vault.
     pub(crate) fn pointer(&mut self, range: Range<usize>) -> *mut u8 {
         assert!(range.start <= range.end && range.end <= self.len, "within the segment");
         // SAFETY: within the segment.
@@ -133,14 +127,14 @@ impl Vault {
         }
     }
 
-    /// These bytes for direct writes, such as the application's own writes to A.
+    /// For direct writes, such as the application's own writes to A.
     pub(crate) fn bytes_mut(&mut self, range: Range<usize>) -> &mut [u8] {
         let (start, len) = (self.pointer(range.clone()), range.len());
         // SAFETY: as in `bytes`.
         unsafe { std::slice::from_raw_parts_mut(start, len) }
     }
 
-    /// Writes `bytes` at offset `at`. A death leaves any number of chunks written.
+    /// A death leaves any number of chunks written.
     pub(crate) fn store(&mut self, at: usize, bytes: &[u8], step: Step) -> Result<()> {
         for (i, chunk) in bytes.chunks(self.chunk_bytes).enumerate() {
             self.step(step.chunk(i))?;
@@ -150,7 +144,7 @@ impl Vault {
         Ok(())
     }
 
-    /// Writes this record, which is then in force.
+    /// The record is in force afterwards.
     pub(crate) fn store_record(
         &mut self,
         header: &HeaderLayout,
@@ -200,19 +194,18 @@ impl Vault {
         Ok(())
     }
 
-    /// The checksum stored for a cell.
     pub(crate) fn sum(&self, of: &Summed, row: usize, cell: usize) -> u64 {
         let bytes = self.bytes(of.sums_at(row, &(cell..cell + 1)));
         u64::from_ne_bytes(bytes.try_into().expect("a checksum"))
     }
 
-    /// Stores the checksums of cells of a row, from `cell` on.
+    /// From `cell` on.
     pub(crate) fn set_sums(&mut self, of: &Summed, row: usize, cell: usize, sums: &[u64]) {
         let at = of.sums_at(row, &(cell..cell + sums.len()));
         self.bytes_mut(at).copy_from_slice(bytemuck::cast_slice(sums));
     }
 
-    /// Copies within the segment, in chunks as [`Vault::store`] does.
+    /// In chunks as [`Vault::store`] does.
     pub(crate) fn copy(&mut self, from: Range<usize>, to: usize, step: Step) -> Result<()> {
         let to = to..to + from.len();
         assert!(from.end <= to.start || to.end <= from.start, "parts of a segment do not overlap");

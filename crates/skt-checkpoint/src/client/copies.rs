@@ -4,20 +4,13 @@ use super::{CheckpointError, Result, Saved};
 use crate::mover::{self, CopyProgress, MoveError, Mover};
 use skt_comm::collect::{all_reduce, broadcast_bytes};
 
-/// No rank has failed.
 const NONE: u64 = u64::MAX;
 
 impl Saved<'_> {
     /// Copies memory of movers into their regions, which the next checkpoint then saves. Each mover
-    /// comes with the number of its region, all of which it fills. Collective; a rank may have no
-    /// movers.
-    ///
-    /// # Errors
-    /// [`CheckpointError::NotMoved`] on all ranks if a copy failed on any: the last checkpoint is
-    /// as it was, and the run can continue. [`CheckpointError::Comm`] when a rank died.
-    ///
-    /// # Panics
-    /// A checkpoint has begun and is not complete; there is no such region.
+    /// comes with the number of its region, all of which it fills. Collective, with no checkpoint
+    /// begun; a rank may have no movers. After [`CheckpointError::NotMoved`], on all ranks if a
+    /// copy failed on any, the last checkpoint is as it was, and the run can continue.
     pub fn copy_in(&mut self, movers: &mut [(usize, &mut dyn Mover)]) -> Result<()> {
         assert!(!self.is_under_way(), "complete the checkpoint that has begun first");
         let mut progress = self.copy_progress();
@@ -35,14 +28,9 @@ impl Saved<'_> {
     }
 
     /// Copies regions to the memory of their movers: what the checkpoint has that this start
-    /// continues from. Collective; a rank may have no movers.
-    ///
-    /// # Errors
-    /// [`CheckpointError::NotMoved`] on all ranks if a copy failed on any: the regions are as they
-    /// were, and it can be tried again. [`CheckpointError::Comm`] when a rank died.
-    ///
-    /// # Panics
-    /// There is no such region.
+    /// continues from. Collective; a rank may have no movers. After [`CheckpointError::NotMoved`],
+    /// on all ranks if a copy failed on any, the regions are as they were, and it can be tried
+    /// again.
     pub fn copy_out(&mut self, movers: &mut [(usize, &mut dyn Mover)]) -> Result<()> {
         let mut progress = self.copy_progress();
         let regions = self.bytes();
@@ -61,13 +49,12 @@ impl Saved<'_> {
         CopyProgress::new(self.checkpointer.hook())
     }
 
-    /// Counts the seconds of copies that the next checkpoint needed among its time, from which
-    /// [`Saved::due`] follows.
+    /// Counts the seconds of copies for the next checkpoint among its time, for [`Saved::due`].
     pub fn note_copied(&mut self, seconds: f64) {
         self.copy_seconds = seconds;
     }
 
-    /// Returns when all ranks have copied. Collective.
+    /// Collective.
     fn agree_on_copies(&self, failed: Option<(usize, MoveError)>) -> Result<()> {
         let comm = self.checkpointer.comm();
         let mut first = [failed.as_ref().map_or(NONE, |_| comm.rank() as u64)];
@@ -101,7 +88,7 @@ mod tests {
     /// More than a piece, and not a multiple of it.
     const BYTES: usize = PIECE_BYTES + 1000;
 
-    /// Memory of a device, of which the copy number `failing` fails.
+    /// Its copy number `failing` fails.
     struct Device {
         bytes: Vec<u8>,
         copies: usize,

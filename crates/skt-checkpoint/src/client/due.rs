@@ -15,15 +15,13 @@ pub enum Due {
     No,
     /// Now.
     Now,
-    /// Now, and then the application should end: the time of the job is over before another step
-    /// and another checkpoint.
+    /// Now, and then the application should end: there is no time for another step and checkpoint.
     Last,
 }
 
 impl Due {
     const ALL: [Self; 3] = [Self::No, Self::Now, Self::Last];
 
-    /// The number that ranks exchange.
     pub(super) fn number(self) -> u8 {
         self as u8
     }
@@ -33,42 +31,38 @@ impl Due {
     }
 }
 
-/// What a start has measured of its steps and checkpoints.
 #[derive(Debug, Default)]
 pub(super) struct MeasuredTimes {
-    /// When the last checkpoint of this start was complete, and the seconds that it took.
+    /// When the last one of this start was complete, and the seconds that it took.
     taken: Option<(Instant, f64)>,
-    /// When the last step began: when the application last asked what is due, or has taken a
-    /// checkpoint since.
+    /// When the last step began: when the application asked what is due, or took a checkpoint.
     step: Option<Instant>,
     /// The longest step.
     step_seconds: f64,
 }
 
-/// The limits that [`MeasuredTimes::due`] respects.
 pub(super) struct Limits {
-    /// Mean time between failures of the whole job.
+    /// Of the whole job.
     pub mtbf_seconds: f64,
-    /// Seconds up to the end of the job's time; infinite without one.
+    /// Up to the end of the job's time; infinite without one.
     pub seconds_left: f64,
-    /// Seconds that the images of a checkpoint take.
+    /// Of the images of a checkpoint.
     pub image_seconds: f64,
 }
 
 impl MeasuredTimes {
-    /// Whether a checkpoint has been taken in this start.
+    /// In this start.
     pub(crate) fn has_taken(&self) -> bool {
         self.taken.is_some()
     }
 
-    /// Notes a checkpoint that is complete at `now`.
     pub(crate) fn note_taken(&mut self, now: Instant, seconds: f64) {
         self.taken = Some((now, seconds));
         self.step = self.step.map(|_| now);
     }
 
-    /// What is due at `now`: a checkpoint at once in each start, to measure what one takes, then at
-    /// Young's interval; the last one while there is time for it.
+    /// A checkpoint at once in each start, to measure what one takes, then at Young's interval; the
+    /// last one while there is time for it.
     pub(crate) fn due(&mut self, now: Instant, limits: &Limits) -> Due {
         if let Some(step) = self.step.replace(now) {
             self.step_seconds = self.step_seconds.max((now - step).as_secs_f64());

@@ -55,19 +55,16 @@ use skt_store::segments::{Process as _, RunSegments, sweep};
 pub use skt_store::store::StoreKind;
 use skt_store::store::{Store, StoreError};
 
-/// Rows that a large region is cut into, about: a part of them is encoded and copied at a time.
+/// Of a large region, about: a part of them is encoded and copied at a time.
 const ROWS: usize = 1024;
-/// The longest row.
 const ROW_BYTES_MAX: usize = 64 << 10;
 
 type Segments<'a> = RunSegments<'a, Supervised>;
 
 /// What a run asks of its checkpoints; the same on all ranks, as [`open`] verifies.
 pub struct Options {
-    /// The memory that outlives the processes, see [`Options::with_store`].
     store: Box<dyn Store + Send + Sync>,
-    /// Which store this is, for a supervisor (`skt-hpl launch`) that removes what nodes still have
-    /// of the run when it is over.
+    /// For a supervisor (`skt-hpl launch`), which removes what nodes still have of an ended run.
     store_kind: StoreKind,
     /// Mean time between failures of the whole job, from which [`Saved::due`] follows.
     pub mtbf_seconds: f64,
@@ -109,8 +106,7 @@ impl Options {
         Self { store: kind.open(), store_kind: kind, ..self }
     }
 
-    /// What all processes must have alike besides the settings of [`Config`], which the checkpoints
-    /// compare themselves.
+    /// Besides those of [`Config`], which the checkpoints compare themselves.
     fn settings(&self) -> Vec<Setting> {
         // Without `..`: a new field does not compile until it is listed here.
         let Self { store: _, store_kind, mtbf_seconds, end_unix: _, levels, config: _, hook: _ } =
@@ -140,7 +136,7 @@ impl Region {
         Self { bytes: count * size_of::<T>() }
     }
 
-    /// The shape of the region in memory: rows of whole cells, of which the last row is padded.
+    /// Rows of whole cells, of which the last is padded.
     fn shape(self) -> RegionShape {
         let row_bytes = (self.bytes / ROWS).next_multiple_of(CELL_BYTES);
         let pitch_bytes = row_bytes.clamp(CELL_BYTES, ROW_BYTES_MAX);
@@ -157,11 +153,9 @@ pub enum Next<'a> {
 }
 
 /// Finds what earlier starts of the run have left, and rebuilds what is lost of it. Collective over
-/// `comm`, which has one process for each rank.
-///
-/// # Errors
-/// [`CheckpointError::Refused`] on all processes, with nothing changed, when the job cannot
-/// continue. All other errors are of one process, whose job has to be ended: see [`on_mpi`].
+/// `comm`, which has one process for each rank. [`CheckpointError::Refused`] on all processes, with
+/// nothing changed, when the job cannot continue; other errors are of one process, whose job has to
+/// be ended: see [`on_mpi`].
 pub fn open<'a>(comm: &Comm, options: &'a Options, regions: &[Region]) -> Result<Next<'a>> {
     let mut heartbeats = ProgramHeartbeats::for_rank(comm.rank());
     heartbeats.open(|| options.keeps());
@@ -215,11 +209,11 @@ fn find<'a>(
     }
 }
 
-/// The hold of this process on the run, and the folders of images that it has taken for its job;
-/// with levels, both before anything is looked for.
+/// The hold of this process, and the folders of images that it has taken for its job; with levels,
+/// both before anything is looked for.
 type Held = (Option<Arc<RunLock>>, Vec<FolderOwner>);
 
-/// Takes hold of a run that has levels, and opens these. Collective.
+/// Collective.
 fn open_levels(
     comm: &Comm,
     options: &Options,
@@ -262,9 +256,9 @@ pub struct Saved<'a> {
     regions: Vec<Region>,
     recovered: Option<Recovered>,
     measured: MeasuredTimes,
-    /// The seconds so far of the checkpoint that has begun, if one has.
+    /// Of the checkpoint that has begun, so far.
     under_way: Option<f64>,
-    /// The seconds of copies that the next checkpoint needed.
+    /// Of copies that the next checkpoint needed.
     copy_seconds: f64,
     heartbeats: ProgramHeartbeats,
     folders: Vec<FolderOwner>,
@@ -292,11 +286,9 @@ impl<'a> Saved<'a> {
         self.recovered.as_ref()
     }
 
-    /// The state of the checkpoint that this start continues from; `None` if the run begins, and
-    /// the regions are zero.
-    ///
-    /// # Panics
-    /// The checkpoint has a state of another size: `application` should have named the difference.
+    /// The state of the checkpoint that this start continues from; `None` if the run begins, with
+    /// zero regions. Panics on a state of another size: `application` should have named the
+    /// difference.
     pub fn state<S: Pod>(&self) -> Option<S> {
         let recovered = self.recovered.as_ref()?;
         Some(bytemuck::pod_read_unaligned(&recovered.state))
@@ -308,10 +300,7 @@ impl<'a> Saved<'a> {
         padded.map(|(bytes, region)| &mut bytes[..region.bytes]).collect()
     }
 
-    /// All regions as values of one type, to be used at once.
-    ///
-    /// # Panics
-    /// There are not `N` regions, or one is not a whole number of values.
+    /// All `N` regions, each a whole number of values of one type, to be used at once.
     pub fn regions<T: Pod, const N: usize>(&mut self) -> [&mut [T]; N] {
         let bytes: [&mut [u8]; N] =
             self.bytes().try_into().unwrap_or_else(|all: Vec<_>| panic!("{} regions", all.len()));
@@ -352,11 +341,8 @@ impl<'a> Saved<'a> {
     }
 
     /// Saves all regions, and a small `state` that is the same on all ranks. Collective, at a point
-    /// where no message of the application is under way.
-    ///
-    /// # Errors
-    /// [`CheckpointError::Comm`] when a rank died: the next start continues from this checkpoint or
-    /// from the last one. [`CheckpointError::StateTooLarge`] with nothing done.
+    /// where no message of the application is under way. After [`CheckpointError::Comm`] the next
+    /// start continues from this checkpoint or from the last one.
     pub fn checkpoint<S: Pod>(&mut self, state: &S) -> Result<Stats> {
         let (start, all) = (Instant::now(), vec![Active::ALL; self.regions.len()]);
         self.learn();
@@ -375,11 +361,8 @@ impl<'a> Saved<'a> {
         }
     }
 
-    /// Begins a checkpoint of what the regions have now, which [`Saved::complete`] ends.
-    /// Collective, at a point where no message of the application is under way.
-    ///
-    /// # Panics
-    /// When one has begun already.
+    /// Begins a checkpoint of what the regions have now, which [`Saved::complete`] ends; none has
+    /// begun already. Collective, at a point where no message of the application is under way.
     ///
     /// # Safety
     /// From here until [`Saved::complete`] has returned, no process writes to the regions: this
@@ -404,7 +387,7 @@ impl<'a> Saved<'a> {
     }
 
     /// Encodes a piece of the checkpoint that has begun, or progresses its messages. Never waits
-    /// for other ranks. Returns whether nothing is left that this rank could do before
+    /// for other ranks. Returns whether this rank has nothing left to do before
     /// [`Saved::complete`].
     pub fn poll(&mut self) -> Result<bool> {
         let start = Instant::now();
@@ -415,11 +398,8 @@ impl<'a> Saved<'a> {
         Ok(polled == Polled::Done)
     }
 
-    /// Completes the checkpoint that has begun, with a small `state` that is the same on all ranks.
+    /// Completes the checkpoint that has begun, with a small `state`, alike on all ranks.
     /// Collective.
-    ///
-    /// # Panics
-    /// When none has begun.
     pub fn complete<S: Pod>(&mut self, state: &S) -> Result<Stats> {
         let start = Instant::now();
         let before_seconds = self.under_way.expect("a checkpoint that has begun");
@@ -441,18 +421,15 @@ impl<'a> Saved<'a> {
         self.checkpointer.level_reports()
     }
 
-    /// Waits for the images that are being written. Returns, level by level, whether those of the
-    /// newest checkpoint are complete on all ranks. Collective.
+    /// Waits for the images that are being written. Returns, by level, whether those of the newest
+    /// checkpoint are complete on all ranks. Collective.
     pub fn finish_images(&mut self) -> Result<Vec<bool>> {
         self.checkpointer.finish_images()
     }
 
     /// Ends the run and keeps its result, that of rank 0, so that no later start computes it again.
-    /// Collective.
-    ///
-    /// # Errors
-    /// [`CheckpointError::Comm`] when a rank died: the next start continues from the last
-    /// checkpoint, or gets the result. [`CheckpointError::StateTooLarge`] on all ranks.
+    /// Collective. After [`CheckpointError::Comm`] the next start continues from the last
+    /// checkpoint, or gets the result.
     pub fn finish<R: Pod>(self, result: &R) -> Result<Ended<'a>> {
         let run = self.checkpointer.finish(bytemuck::bytes_of(result))?;
         let Self { options, heartbeats, folders, .. } = self;
@@ -460,31 +437,26 @@ impl<'a> Saved<'a> {
     }
 }
 
-/// A run whose result is known. Dropping it leaves everything as it is: the next start reports the
-/// result again.
+/// A run whose result is known. When this is dropped, the next start reports the result again.
 #[must_use = "the segments of the run stay until they are cleared"]
 pub struct Ended<'a> {
     run: FinishedRun<'a>,
     options: &'a Options,
     heartbeats: ProgramHeartbeats,
-    /// The folders of images, which this process has until they are cleared.
+    /// This process has them until they are cleared.
     folders: Vec<FolderOwner>,
 }
 
 impl Ended<'_> {
-    /// The result, the same on all ranks.
-    ///
-    /// # Panics
-    /// The run has kept a result of another size: `application` should have named the difference.
+    /// The result, the same on all ranks. Panics on a result of another size: `application` should
+    /// have named the difference.
     pub fn result<R: Pod>(&self) -> R {
         bytemuck::pod_read_unaligned(self.run.result())
     }
 
-    /// Removes all of the run, whose result has been reported by each process that reports it.
-    /// Collective.
-    ///
-    /// Returns the errors that kept images of levels from being removed, each on one of the
-    /// processes on which the level's disk fails. The run has ended nevertheless: its memory is
+    /// Removes all of the run, once its result is reported by each process that reports it.
+    /// Collective. Returns the errors that kept images of levels from being removed, each on one of
+    /// the processes on which the level's disk fails. The run has ended nevertheless: its memory is
     /// removed after its images, so a death before that leaves the result to the next start, and
     /// one after it leaves nothing but these images.
     pub fn clear(mut self) -> Result<Vec<CheckpointError>> {
@@ -522,8 +494,7 @@ pub fn on_mpi(
     })
 }
 
-/// Reports why the application fails on this rank, and ends the job unless all ranks end by
-/// themselves.
+/// Ends the job unless all ranks end by themselves.
 fn fail(comm: &Comm, error: &(dyn Error + 'static)) -> ExitCode {
     let of_checkpoint = error.downcast_ref::<CheckpointError>();
     if let Some(CheckpointError::Refused(_)) = of_checkpoint {
@@ -685,7 +656,6 @@ mod tests {
         }
     }
 
-    /// Counts the reported waits of a rank.
     struct CountsWaits(Arc<AtomicUsize>);
 
     impl Hook for CountsWaits {

@@ -40,10 +40,10 @@ pub const DONE: &str = "done";
 /// More is lost or damaged than can be rebuilt.
 pub const REFUSED: &str = "refused";
 
-/// All waiting ranks together write at most this number of heartbeats per second. To achieve this,
-/// each rank begins later than the one before it by the time of one heartbeat.
+/// Of all waiting ranks together. To achieve this, each rank begins later than the one before it by
+/// the time of one heartbeat.
 const MAX_WAITS_PER_SECOND: f64 = 100.0;
-/// Minimum number of seconds between heartbeats that report only progress.
+/// Between heartbeats that report only progress, at least.
 pub(crate) const INTERVAL_SECONDS: f64 = 1.0;
 
 /// Formats `record` as a line that [`find_marked`] recognizes among other output: `mark`, which no
@@ -53,7 +53,7 @@ pub fn marked_line(mark: &str, record: &impl Serialize) -> String {
 }
 
 /// Returns the record in a line of [`marked_line`], and the text before its mark: an unfinished
-/// line of other output may precede it. Returns `None` for every other line.
+/// line of other output may precede it.
 pub fn find_marked<'a, T: DeserializeOwned>(line: &'a str, mark: &str) -> Option<(&'a str, T)> {
     let (before, json) = line.split_once(mark)?;
     Some((before, serde_json::from_str(json.trim_end()).ok()?))
@@ -64,8 +64,7 @@ pub fn run_in(token: &str) -> Option<&str> {
     token.split_once('.').map(|(run, _)| run)
 }
 
-/// Where a run keeps its data, so that the supervisor can remove what nodes still have of it when
-/// it is over.
+/// Where a run keeps its data, so that the supervisor can remove it when the run is over.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataLocation {
     /// The name of the run in the store.
@@ -77,7 +76,7 @@ pub struct DataLocation {
     pub images: Vec<PathBuf>,
 }
 
-/// Maximum number of corruption reports in a heartbeat: a line must not grow without bound.
+/// In a heartbeat, at most: a line must not grow without bound.
 const MAX_CORRUPTION_REPORTS: usize = 64;
 
 /// A heartbeat.
@@ -92,29 +91,26 @@ pub struct Heartbeat {
     pub phase: String,
     /// Number of columns that are eliminated.
     pub column: usize,
-    /// Number of steps of the checkpoint protocol since the phase began, so that a slow phase is
-    /// not taken for a hang.
+    /// Steps of the protocol since the phase began: a slow phase must not be taken for a hang.
     #[serde(default)]
     pub steps: u64,
-    /// Number of pieces of work that are done within the steps or columns, so that a long step is
-    /// not taken for a hang.
+    /// Pieces done within the steps or columns: a long step must not be taken for a hang.
     #[serde(default)]
     pub pieces: u64,
-    /// The longest time that the present step is expected to take, in seconds, by measurements of
+    /// The longest time, in seconds, that the present step is expected to take by measurements of
     /// this start; 0 if there are none.
     #[serde(default)]
     pub expected_seconds: f64,
     /// Order of the matrix.
     pub n: usize,
-    /// The ranks that are slow, in a few words, while columns advance; `None` if there are none.
+    /// The ranks that are slow, in a few words, while columns advance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow: Option<String>,
     /// Seconds since the process started to send heartbeats.
     pub elapsed_seconds: f64,
     /// The exit code of the job, once its report is complete.
     pub exit: Option<u8>,
-    /// Number of lines of the report that this process has written to standard output, once the
-    /// report is whole.
+    /// Lines of the report that this process has written to standard output, once it is whole.
     #[serde(default)]
     pub report_lines: Option<u64>,
     /// The wrong numbers of this start that certainly come from a rank.
@@ -177,8 +173,8 @@ impl Heartbeat {
         }
     }
 
-    /// Writes the heartbeat in one write, so that no other output comes in between. A closed
-    /// standard error is for the supervisor to deal with.
+    /// One write, so that no other output comes in between. A closed standard error is for the
+    /// supervisor to deal with.
     pub fn write(&self) {
         let _ = std::io::stderr().lock().write_all(self.line().as_bytes());
     }
@@ -197,8 +193,7 @@ impl Heartbeat {
         is_other
     }
 
-    /// Changes the record. Returns whether it must be written, because `change` requires it or the
-    /// last record is old.
+    /// Whether the record must be written: `change` requires it, or the last one is old.
     pub fn is_due(&mut self, elapsed_seconds: f64, change: impl FnOnce(&mut Self) -> bool) -> bool {
         let is_urgent = change(self);
         let is_due = is_urgent || elapsed_seconds - self.elapsed_seconds >= INTERVAL_SECONDS;
@@ -208,8 +203,7 @@ impl Heartbeat {
         is_due
     }
 
-    /// Enters the phase `phase`, or counts a step of it; returns whether the phase is another one
-    /// than before.
+    /// Enters the phase `phase`, or counts a step of it; whether it is another one than before.
     pub fn enter_phase(&mut self, phase: &str) -> bool {
         let is_other = self.set_phase(phase);
         self.steps += u64::from(!is_other);
@@ -231,8 +225,7 @@ impl Heartbeat {
         }
     }
 
-    /// Returns the record in a line, and the text before it. A record of a job with another token
-    /// is ignored.
+    /// The record in a line, and the text before it; none if it is of a job with another token.
     pub fn find<'a>(line: &'a str, token: &str) -> Option<(&'a str, Heartbeat)> {
         find_marked(line, MARK).filter(|(_, beat): &(_, Heartbeat)| beat.token == token)
     }
@@ -241,9 +234,9 @@ impl Heartbeat {
 /// What a process has reported of its wait.
 #[derive(Debug, Default)]
 pub struct WaitRateLimit {
-    /// The seconds of the wait and the operations in the last heartbeat.
+    /// The seconds of the wait and the operations, in the last heartbeat.
     reported: Option<(f64, u64)>,
-    /// The seconds of the wait at the last call.
+    /// At the last call.
     waited_seconds: f64,
 }
 

@@ -1,5 +1,3 @@
-//! The heartbeats of a program that uses the checkpoints.
-
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -11,11 +9,9 @@ use crate::checkpoint::hook::{Hook, Step, Wait};
 use crate::checkpoint::protocol::CheckpointError;
 use skt_store::segments::Process;
 
-/// The least number of seconds between heartbeats of checkpoints, which may follow each other
-/// quickly.
+/// Between heartbeats of checkpoints, at least: these may follow each other quickly.
 const CHECKPOINT_INTERVAL_SECONDS: f64 = 0.1;
 
-/// A process of a program that a supervisor may have started.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Supervised;
 
@@ -25,7 +21,7 @@ impl Process for Supervised {
     }
 }
 
-/// The heartbeats of a job, which its first process writes; by default none.
+/// Of a job, whose first process writes them.
 #[derive(Debug)]
 pub(crate) struct ProgramHeartbeats {
     /// `None` in a process that writes none.
@@ -40,8 +36,7 @@ impl Default for ProgramHeartbeats {
 }
 
 impl ProgramHeartbeats {
-    /// The heartbeats of this process, which is `rank` of the job: rank 0 writes them, if a
-    /// supervisor has started the job.
+    /// This process is `rank` of the job; rank 0 writes, if a supervisor has started the job.
     pub(crate) fn for_rank(rank: usize) -> Self {
         let token = if rank == 0 { std::env::var(ENV).ok() } else { None };
         Self::new(token)
@@ -52,8 +47,7 @@ impl ProgramHeartbeats {
         Self { last, start: Instant::now() }
     }
 
-    /// The hook of process `rank` of `ranks`, by which a supervisor, if there is one, also learns
-    /// that the process waits. Everything is passed on to `hook`.
+    /// By which a supervisor also learns that process `rank` of `ranks` waits.
     pub(crate) fn add_waits(
         &self,
         hook: Arc<dyn Hook>,
@@ -66,27 +60,24 @@ impl ProgramHeartbeats {
         Arc::new(ReportedWaits { hook, start: self.start, ranks, last })
     }
 
-    /// Reports that a run is looked for, and where its data is kept.
     pub(crate) fn open(&mut self, keeps: impl FnOnce() -> DataLocation) {
         self.update(0.0, |beat| (beat.phase, beat.keeps) = (OPEN.to_owned(), Some(keeps())));
     }
 
-    /// Reports what the program does now, at once.
+    /// At once.
     pub(crate) fn phase(&mut self, phase: &'static str) {
         self.update(0.0, |beat| beat.phase = phase.to_owned());
     }
 
-    /// Reports that the program computes, from checkpoint `number` on; 0 is the beginning.
+    /// `number` 0 is the beginning.
     pub(crate) fn compute_from(&mut self, number: u64) {
         self.update(0.0, |beat| (beat.phase, beat.column) = (COMPUTE.to_owned(), number as usize));
     }
 
-    /// Reports that a checkpoint begins.
     pub(crate) fn begins(&mut self) {
         self.update(CHECKPOINT_INTERVAL_SECONDS, |beat| beat.phase = CHECKPOINT.to_owned());
     }
 
-    /// Reports that checkpoint `number` is complete.
     pub(crate) fn complete(&mut self, number: u64) {
         let change = |beat: &mut Heartbeat| {
             (beat.phase, beat.column) = (COMPUTE.to_owned(), number as usize);
@@ -94,12 +85,12 @@ impl ProgramHeartbeats {
         self.update(CHECKPOINT_INTERVAL_SECONDS, change);
     }
 
-    /// Reports that the program has come as far as to ask whether a checkpoint is due.
+    /// The program asks whether a checkpoint is due.
     pub(crate) fn step(&mut self) {
         self.update(INTERVAL_SECONDS, |beat| beat.steps += 1);
     }
 
-    /// Reports why a run could not be opened, where the supervisor can do something about it.
+    /// Where the supervisor can do something about it.
     pub(crate) fn refused(&mut self, error: &CheckpointError) {
         if let CheckpointError::Refused(refusal) = error
             && refusal.passes()
@@ -108,7 +99,7 @@ impl ProgramHeartbeats {
         }
     }
 
-    /// Changes the heartbeat, and writes it if the last one is `interval_seconds` old.
+    /// Written if the last heartbeat is `interval_seconds` old.
     fn update<T>(&mut self, interval_seconds: f64, change: impl FnOnce(&mut Heartbeat) -> T) {
         let elapsed_seconds = self.start.elapsed().as_secs_f64();
         if let Some(beat) = self.due(elapsed_seconds, interval_seconds, change) {
@@ -134,8 +125,7 @@ impl ProgramHeartbeats {
     }
 }
 
-/// A hook that reports waits to the supervisor, on every rank: the other ranks may stand still for
-/// the same reason.
+/// On every rank: the other ranks may stand still for the same reason.
 struct ReportedWaits {
     hook: Arc<dyn Hook>,
     start: Instant,

@@ -1,5 +1,3 @@
-//! The assignment of ranks to processes, and of segments to keep.
-
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::found::Content;
@@ -70,8 +68,7 @@ fn place(
     false
 }
 
-/// Gives the lost ranks to the processes without data: each its own number if that rank is lost,
-/// the others in rising order.
+/// Each process without data gets its own number if that rank is lost, the others in rising order.
 pub(super) fn give_lost_ranks(ranks: &mut [usize], lost: &[usize]) {
     let mut left: BTreeSet<usize> = lost.iter().copied().collect();
     for (process, rank) in ranks.iter_mut().enumerate() {
@@ -144,8 +141,7 @@ pub(super) fn separate_lost_ranks(
     }
 }
 
-/// The segments that no process takes over, for each process that has found them. Every finder
-/// removes a segment; the first one succeeds.
+/// By process. Every finder of a segment that no process takes over removes it; one succeeds.
 pub(super) fn discards(offers: &[Offer], attach: &[Option<SegmentId>]) -> Vec<Vec<SegmentId>> {
     let kept: BTreeSet<(&str, SegmentId)> = offers
         .iter()
@@ -168,7 +164,6 @@ mod tests {
     use super::*;
     use crate::checkpoint::group::shared_domain;
 
-    /// The ranks of the processes, of which those without one get the lost ranks.
     fn given(
         mut ranks: Vec<usize>,
         groups: &[Vec<usize>],

@@ -1,25 +1,20 @@
-//! The segments that a process finds on its node.
-
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::header::{Identity, SegmentId};
 use crate::checkpoint::record::Record;
 use skt_store::codec::checksum;
 
-/// A segment that a process has found on its node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FoundSegment {
     pub id: SegmentId,
-    /// The segment's identity and record; `None` when the header is not whole, or has other
-    /// parameters.
+    /// `None` when the header is not whole, or has other parameters.
     pub content: Option<Content>,
-    /// The differences of its parameters from those of this start, in words, if there are any.
+    /// How its parameters differ from those of this start, in words.
     pub other: Option<String>,
 }
 
-/// The part of a segment's header that all have to agree on. One process reads that of every rank,
-/// thousands in a large job, so it omits the parameters, which are those of the start, and replaces
-/// the state, which may be long, by a checksum.
+/// What all have to agree on. One process reads that of every rank, thousands in a large job, so it
+/// omits the parameters, which are those of the start, and has a checksum of the state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Content {
     pub rank: usize,
@@ -31,7 +26,6 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    /// The content of a segment that has the parameters of this start.
     pub(crate) fn new(identity: Identity, record: &Record) -> Self {
         let Identity { rank, group, members, .. } = identity;
         let state = checksum(record.state());

@@ -50,7 +50,7 @@ use super::record::{Holds, StartId};
 pub(crate) use super::refusal::Damage;
 pub use super::refusal::{Refusal, Surface};
 
-/// Decides for the whole job. `offers` has one entry per process, in the order of their ranks.
+/// `offers` has one entry per process, in the order of their ranks.
 pub(crate) fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
     if let Some(held) = Obstacle::refusal(offers.iter().map(|offer| offer.held.clone())) {
         return Err(held);
@@ -95,7 +95,6 @@ pub(crate) fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusa
     Ok(Decision::Work(StartPlan { sealed, given_up, ..plan }))
 }
 
-/// The checkpoint that memory resumes from by this plan, if it has one that stands still.
 fn in_memory(offers: &[Offer], rules: &Rules, plan: &StartPlan) -> Option<Generation> {
     let is_kept = plan.epoch > 0 && rules.config.method != Method::Abft;
     is_kept.then(|| Generation { start: lineage(offers), epoch: plan.epoch })
@@ -132,7 +131,6 @@ impl Wanted {
         }
     }
 
-    /// The number that is wanted.
     fn number(&self) -> Option<u64> {
         match *self {
             Self::Any => None,
@@ -141,7 +139,6 @@ impl Wanted {
         }
     }
 
-    /// The plan to resume from `checkpoint`, with what of the `restorable` images is to stay.
     fn note_in(
         &self,
         offers: &[Offer],
@@ -172,7 +169,6 @@ fn is_superseded(offers: &[Offer], rules: &Rules) -> bool {
     is_older(lineage(offers), &choose::restorable(offers, rules))
 }
 
-/// Whether the lineage `base` of the segments is of an earlier start than one of these generations.
 fn is_older(base: StartId, restorable: &[Restorable]) -> bool {
     let mut all = restorable.iter().flat_map(|level| &level.generations);
     all.any(|generation| generation.start.number > base.number)
@@ -247,7 +243,7 @@ fn with_images(
     }
 }
 
-/// What is left of a run that has ended; `None` if no segment that counts is marked as finished.
+/// `None` if no segment that counts is marked as finished.
 fn finished(offers: &[Offer]) -> Option<Finished> {
     let base = lineage(offers);
     let keeps = |content: &Content| counts(content, base) && !content.record.is_hollow();
@@ -275,7 +271,6 @@ fn finished(offers: &[Offer]) -> Option<Finished> {
     Some(Finished { epoch, holder, result, left, mark, discard: ids(false), keep: ids(true) })
 }
 
-/// The plan to begin or resume a run that has not ended, from memory.
 fn plan(offers: &[Offer], rules: &Rules) -> Result<StartPlan, Refusal> {
     let base = lineage(offers);
     let start = this_start(offers, rules);
@@ -309,7 +304,6 @@ fn plan(offers: &[Offer], rules: &Rules) -> Result<StartPlan, Refusal> {
     resumed.map_err(|refusal| name_incomplete(refusal, rules.config.method, &current, &usable))
 }
 
-/// Adds to a refusal which lost ranks have an incomplete copy.
 fn name_incomplete(
     refusal: Refusal,
     method: Method,
@@ -330,7 +324,6 @@ fn name_incomplete(
     }
 }
 
-/// The plan to start from the beginning, with new segments.
 fn fresh(offers: &[Offer], rules: &Rules, start: StartId) -> Result<StartPlan, Refusal> {
     let domains: Vec<String> = offers.iter().map(|offer| offer.domain.clone()).collect();
     let Config { members, parities, allow_shared_domains, .. } = *rules.config;

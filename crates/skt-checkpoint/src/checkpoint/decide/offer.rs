@@ -11,10 +11,8 @@ use crate::checkpoint::level::FoundImage;
 use crate::checkpoint::record::{Record, StartId};
 use crate::checkpoint::refusal::Refusal;
 
-/// A process, and a segment that it has found.
 pub(crate) type Holder = (usize, SegmentId);
 
-/// Why a process cannot take hold of the run on its node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Obstacle {
     pub why: String,
@@ -23,8 +21,7 @@ pub(crate) struct Obstacle {
 }
 
 impl Obstacle {
-    /// The refusal of a job of which `held` has what keeps each process from the run. An obstacle
-    /// that passes is reported only if there is none that stays.
+    /// An obstacle that passes is reported only if there is none that stays.
     pub(crate) fn refusal(held: impl IntoIterator<Item = Option<Self>>) -> Option<Refusal> {
         let all = held.into_iter().enumerate().filter_map(|(process, held)| Some((process, held?)));
         let (process, Self { why, passes }) = all.min_by_key(|(_, held)| held.passes)?;
@@ -39,7 +36,6 @@ impl From<io::Error> for Obstacle {
     }
 }
 
-/// What a process brings to the agreement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Offer {
     pub host: String,
@@ -48,13 +44,11 @@ pub(crate) struct Offer {
     pub node: String,
     /// The rank that the process had before a loss that its job survived.
     pub rank_in_run: Option<usize>,
-    /// Why the process cannot take hold of the run on its node, if it cannot.
     pub held: Option<Obstacle>,
-    /// All segments of the run on its node.
     pub segments: Vec<FoundSegment>,
-    /// The images that the process sees, by level.
+    /// By level.
     pub images: Vec<Vec<FoundImage>>,
-    /// For each level, why the process does not see everything there, if the disk fails.
+    /// For each level, why the process does not see all of it.
     pub failures: Vec<Option<String>>,
 }
 
@@ -62,21 +56,20 @@ pub(super) fn contents(offers: &[Offer]) -> impl Iterator<Item = &Content> {
     offers.iter().flat_map(|offer| &offer.segments).filter_map(|segment| segment.content.as_ref())
 }
 
-/// The number of distinct segments; all processes of a node find the same ones.
+/// Distinct ones; all processes of a node find the same.
 pub(super) fn segments(offers: &[Offer]) -> usize {
     let all = offers.iter().flat_map(|offer| offer.segments.iter().map(move |it| (offer, it)));
     let known = all.filter(|(_, segment)| segment.content.is_some());
     known.map(|(offer, segment)| (&offer.node, segment.id)).collect::<BTreeSet<_>>().len()
 }
 
-/// Whether the newest images are known to have rotted in part: a start that resumed from them has
-/// recorded it. They survive fewer losses, like images that are incomplete.
+/// A start that resumed from images that have rotted in part has recorded it. They survive fewer
+/// losses, like images that are incomplete.
 pub(super) fn has_rotten_images(offers: &[Offer]) -> bool {
     let base = lineage(offers);
     contents(offers).any(|content| counts(content, base) && content.record.has_rotten_images())
 }
 
-/// A process that has found this segment.
 pub(super) fn holder(offers: &[Offer], content: &Content) -> Holder {
     let of = |(process, offer): (usize, &Offer)| {
         let is_it = |segment: &&FoundSegment| segment.content.as_ref() == Some(content);
@@ -85,8 +78,7 @@ pub(super) fn holder(offers: &[Offer], content: &Content) -> Holder {
     offers.iter().enumerate().find_map(of).expect("it was found")
 }
 
-/// Refuses what a process has found of other parameters: each is the rank of a segment or an image,
-/// and its differences from this start, if there are any.
+/// Each of `found` is the rank of a segment or an image, and its differences from this start.
 pub(in super::super) fn refuse_other_shapes<'a, F: Iterator<Item = (usize, &'a Option<String>)>>(
     offers: &'a [Offer],
     found: impl Fn(&'a Offer) -> F,
@@ -117,10 +109,9 @@ pub(super) fn newest_start_of_segments(offers: &[Offer]) -> u64 {
 }
 
 /// The starts that a segment out of reach may name as its lineage once all segments that count
-/// follow a new start. These are the starts that the segments list so far. If some rank
-/// `is_missed`, that is, has no segment that counts, they also include the present lineage, and the
-/// starts that other segments have only joined: the segment of that rank may have followed any of
-/// them.
+/// follow a new start: those that the segments list so far and, if some rank `is_missed` (has no
+/// segment that counts), the present lineage and the starts that other segments have only joined,
+/// as the segment of that rank may have followed any of them.
 pub(super) fn left(offers: &[Offer], base: StartId, is_missed: bool) -> Vec<StartId> {
     let mut left: Vec<StartId> = Vec::new();
     for Content { record, .. } in contents(offers).filter(|content| counts(content, base)) {
@@ -136,12 +127,11 @@ pub(super) fn left(offers: &[Offer], base: StartId, is_missed: bool) -> Vec<Star
     left
 }
 
-/// Whether a segment is not stale, for the lineage `base`.
+/// Whether a segment is not stale.
 pub(super) fn counts(Content { record, .. }: &Content, base: StartId) -> bool {
     record.lineage() == base || record.joined().contains(&base)
 }
 
-/// The best segment of each rank among those that are not stale.
 pub(super) fn current_segments(offers: &[Offer], base: StartId) -> BTreeMap<usize, &Content> {
     let mut best: BTreeMap<usize, &Content> = BTreeMap::new();
     for content in contents(offers) {
@@ -159,7 +149,6 @@ pub(super) fn current_segments(offers: &[Offer], base: StartId) -> BTreeMap<usiz
     best
 }
 
-/// The newest start number that images name.
 pub(super) fn newest_start_of_images(offers: &[Offer]) -> u64 {
     let all = offers.iter().flat_map(|offer| offer.images.iter().flatten());
     all.map(|image| image.id.generation.start.number).max().unwrap_or(0)

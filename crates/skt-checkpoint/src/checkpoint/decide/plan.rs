@@ -1,5 +1,3 @@
-//! The rules of the decision, and its result.
-
 use serde::{Deserialize, Serialize};
 
 use super::offer::Holder;
@@ -10,20 +8,17 @@ use crate::checkpoint::level::{EpochSource, Generation, Load, Restorable, Rotten
 use crate::checkpoint::record::StartId;
 use crate::checkpoint::refusal::Refusal;
 
-/// What the decision depends on besides the offers. The clock and the nonce of the configuration
-/// are those of process 0, which decides.
+/// The clock and the nonce of the configuration are those of process 0, which decides.
 #[derive(Clone, Copy)]
 pub(crate) struct Rules<'a> {
     pub config: &'a Config,
-    /// The sources that this start has found rotten and resumes without, in the order in which it
-    /// found them.
+    /// What this start has found rotten and resumes without, in that order.
     pub rotten: &'a [Rotten],
 }
 
 impl Rules<'_> {
     /// Refuses to resume without the `lost` ranks if no process is to take them over (`may_lose`),
-    /// unless the memory of each of the `processes` is that of its rank and the application
-    /// survives this loss.
+    /// unless each process has the memory of its rank and the application survives this loss.
     pub(super) fn refuse_lost(&self, lost: &[usize], processes: usize) -> Result<(), Refusal> {
         let Some(sets) = &self.config.may_lose else { return Ok(()) };
         let has_all = |set: &Vec<usize>| lost.iter().all(|rank| set.contains(rank));
@@ -35,7 +30,6 @@ impl Rules<'_> {
         }
     }
 
-    /// Why a source cannot be used, if it is known to be rotten.
     pub(in super::super) fn rotten(&self, source: EpochSource) -> Option<&Refusal> {
         self.rotten.iter().find(|rotten| rotten.source == source).map(|rotten| &rotten.refusal)
     }
@@ -75,8 +69,7 @@ pub struct StartPlan {
     pub load: Option<Box<Load>>,
     /// What can be restored from each level.
     pub restorable: Vec<Restorable>,
-    /// Whether images that the run depends on are known to have rotted in part; the plan resumes
-    /// from memory.
+    /// Whether images that the run depends on have rotted in part; the plan resumes from memory.
     pub has_rotten_images: bool,
     /// The generations of each level of which some image is sealed.
     pub sealed: Vec<Vec<Generation>>,
@@ -96,7 +89,6 @@ pub struct Note {
 }
 
 impl StartPlan {
-    /// The plan of a start that resumes from nothing, without groups and ranks.
     pub(super) fn empty(rules: &Rules, start: StartId, left: Vec<StartId>) -> Self {
         let levels = rules.config.levels.len();
         Self {
@@ -122,7 +114,6 @@ impl StartPlan {
         }
     }
 
-    /// The index and the ranks of the group of `rank`.
     pub(in super::super) fn group_of(&self, rank: usize) -> (usize, Vec<usize>) {
         let group = self.groups.iter().position(|members| members.contains(&rank));
         let group = group.expect("every rank has a group");
@@ -130,25 +121,22 @@ impl StartPlan {
     }
 }
 
-/// The decision for a run that has ended: what is left of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Finished {
     pub epoch: u64,
     pub holder: Holder,
-    /// The result, once its holder has broadcast it.
+    /// Once its holder has broadcast it.
     pub result: Vec<u8>,
     /// The starts that segments out of reach may name as their lineage.
     pub left: Vec<StartId>,
-    /// For each process, the segments that count and lack the result, to which it writes the
-    /// result.
+    /// For each process, the segments that count and lack the result: it writes the result to them.
     pub mark: Vec<Vec<SegmentId>>,
-    /// Segments that cannot be used, which each process removes at once.
+    /// Useless segments, which each process removes at once.
     pub discard: Vec<Vec<SegmentId>>,
     /// Segments that count, which each process removes once the result is reported.
     pub keep: Vec<Vec<SegmentId>>,
 }
 
-/// What a start is to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::large_enum_variant, reason = "a process makes one")]
 pub(crate) enum Decision {

@@ -1,5 +1,3 @@
-//! The plan to resume from an epoch: the rank of each process, and the groups.
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::assign::{assign, discards, give_lost_ranks, separate_lost_ranks};
@@ -12,7 +10,6 @@ use crate::checkpoint::group;
 use crate::checkpoint::record::StartId;
 use crate::checkpoint::refusal::{LostGroup, Refusal};
 
-/// The id of this start, later than all that are known.
 pub(super) fn this_start(offers: &[Offer], rules: &Rules) -> StartId {
     let newest = newest_start_of_segments(offers).max(newest_start_of_images(offers));
     // If all traces of earlier starts are gone, the clock still makes this start count as later
@@ -20,8 +17,8 @@ pub(super) fn this_start(offers: &[Offer], rules: &Rules) -> StartId {
     StartId { number: rules.config.clock.max(newest + 1), nonce: rules.config.nonce }
 }
 
-/// The plan to resume from `epoch` with the `usable` content of each rank, which the processes of
-/// `found` hold. Segments in memory that no process takes over are discarded.
+/// The processes of `found` hold the `usable` content of each rank. Segments in memory that no
+/// process takes over are discarded.
 pub(in super::super) fn resume(
     offers: &[Offer],
     found: &[Offer],
@@ -67,7 +64,7 @@ pub(in super::super) fn resume(
     })
 }
 
-/// The groups, as the segments record them; refused if one has lost too much.
+/// As the segments record them; refused if one has lost too much.
 fn stored_groups(
     size: usize,
     usable: &BTreeMap<usize, &Content>,

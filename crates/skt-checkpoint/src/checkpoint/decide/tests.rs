@@ -18,7 +18,6 @@ static RULES: LazyLock<Config> = LazyLock::new(|| {
 });
 const BASE: StartId = StartId { number: 3, nonce: 1 };
 
-/// The record of a segment that follows `lineage`, with this commit and stamp.
 fn record(lineage: StartId, commit: u64, stamp: u64) -> Record {
     let mut record = Record::for_new_segment();
     record.join(lineage, &[]);
@@ -32,14 +31,12 @@ fn record(lineage: StartId, commit: u64, stamp: u64) -> Record {
     record
 }
 
-/// What rank `rank` of four has with this record.
 fn content(rank: usize, record: &Record) -> Option<Content> {
     let members = vec![0, 1, 2, 3];
     let identity = Identity { fingerprint: 7, rank, members, ..Identity::default() };
     Some(Content::new(identity, record))
 }
 
-/// A segment of rank `rank` of four, with this commit and stamp.
 fn segment(rank: usize, commit: u64, stamp: u64) -> FoundSegment {
     let id = SegmentId { rank, start: 3 };
     FoundSegment { id, content: content(rank, &record(BASE, commit, stamp)), other: None }
@@ -67,7 +64,6 @@ fn one_each(states: [(u64, u64); 4]) -> Vec<Offer> {
     }))
 }
 
-/// The plan of a run that is not done.
 fn planned(offers: &[Offer], config: &Config) -> Result<StartPlan, Refusal> {
     match decide(offers, &Rules { config, rotten: &[] })? {
         Decision::Work(plan) => Ok(plan),
@@ -95,7 +91,7 @@ fn hold_on_a_run_is_temporary_if_so_on_all_nodes() {
     assert_eq!(planned(&all, &RULES), refused(2, "it works", false));
 }
 
-/// The record of a replacement that is not rebuilt.
+/// A replacement that is not rebuilt.
 fn hollow() -> Record {
     let mut record = Record::for_new_segment();
     record.join(BASE, &[]);
@@ -409,7 +405,6 @@ fn a_mark_that_missed_a_decision_is_stale() {
     assert!(done.mark.iter().all(Vec::is_empty));
 }
 
-/// The offers `found`, each with an image of its rank at epoch 4 by `start`.
 fn with_images_of(start: StartId, mut found: Vec<Offer>) -> Vec<Offer> {
     for (rank, offer) in found.iter_mut().enumerate() {
         let id = ImageId { generation: Generation { start, epoch: 4 }, rank };

@@ -26,10 +26,8 @@ use tile::{Tile, tiles};
 
 const TAG_RING: Tag = 1;
 const TAG_PARITY: Tag = 2;
-/// Doubles in a huge page of 2 MiB.
 const HUGE_DOUBLES: usize = (2 << 20) / size_of::<f64>();
 
-/// One member's view of a region, with all that it needs to encode and rebuild bands.
 pub(crate) struct RegionView<'a> {
     pub comm: &'a Comm,
     pub code: &'a Codec,
@@ -39,7 +37,6 @@ pub(crate) struct RegionView<'a> {
     pub scratch: &'a mut Scratch,
 }
 
-/// Rows of an area of this member's segment.
 type Held = (Area, Range<usize>);
 
 impl RegionView<'_> {
@@ -47,7 +44,7 @@ impl RegionView<'_> {
         self.areas.stripes
     }
 
-    /// The tiles of a band, bytes `bytes` of each row, for messages of about `message_bytes`.
+    /// Bytes `bytes` of each row, for messages of about `message_bytes`.
     pub(super) fn tiles(
         &self,
         band: usize,
@@ -57,7 +54,6 @@ impl RegionView<'_> {
         tiles(self.stripes().parity_height(band), bytes, message_bytes, self.areas.cell_bytes)
     }
 
-    /// Computes the checksums of a band of a member that is alone in its group.
     pub(super) fn sum_alone(&mut self, set: usize, band: usize, bytes: &Range<usize>) {
         let own = self.areas.data(self.areas.a, set);
         for row in self.stripes().band(band) {
@@ -87,8 +83,7 @@ impl RegionView<'_> {
         buffer[filled..].fill(0);
     }
 
-    /// `buffer += coef * block`, for the tile's part of a block of this member. With `sums`, also
-    /// stores the checksums of the block's cells there.
+    /// `buffer += coef * block`; see [`Self::start`].
     fn add(
         &mut self,
         coef: Coef,
@@ -146,7 +141,6 @@ impl RegionView<'_> {
         self.scratch.sums = found;
     }
 
-    /// Writes the tile's part of a block, and the checksums of its cells.
     fn put(
         &mut self,
         into: Summed,
@@ -161,7 +155,6 @@ impl RegionView<'_> {
         Ok(())
     }
 
-    /// Waits for a send and takes its buffer back.
     fn sent(&mut self, (send, buffer): (Box<dyn SendRequest>, Arc<PageBuf>)) -> Result<()> {
         send.wait()?;
         self.scratch.buffers.extend(Arc::into_inner(buffer));
@@ -169,17 +162,16 @@ impl RegionView<'_> {
     }
 }
 
-/// Buffers for messages, made at their first use and kept. They are on huge pages if the system
-/// grants them, because a transport that copies between processes is twice as fast there.
+/// Made at their first use and kept. On huge pages if the system grants them, because a transport
+/// that copies between processes is twice as fast there.
 #[derive(Default)]
 pub(crate) struct Scratch {
     buffers: Vec<PageBuf>,
-    /// The checksums of a row's cells.
     sums: Vec<u64>,
 }
 
 impl Scratch {
-    /// A buffer of at least `bytes`, with any contents.
+    /// At least `bytes`, with any contents.
     fn take(&mut self, bytes: usize) -> Result<PageBuf> {
         let doubles = bytes.div_ceil(size_of::<f64>());
         match self.buffers.pop() {

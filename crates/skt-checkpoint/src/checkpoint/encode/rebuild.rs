@@ -28,15 +28,14 @@ pub(crate) struct CellPosition {
     pub region: usize,
     pub band: usize,
     pub stripe: usize,
-    /// The row, counted from the first of each block.
+    /// Counted from the first of each block.
     pub row: usize,
     pub cell: usize,
 }
 
 impl RegionView<'_> {
-    /// Rebuilds what the members `lost` held of one band: first their blocks of the copy, then
-    /// their parities. `settled` has the indices of the copy and of the set of parities. Survivors
-    /// only read. Collective over the group.
+    /// First their blocks of the copy, then their parities. `settled` has the indices of the copy
+    /// and of the set of parities. Survivors only read. Collective over the group.
     pub(crate) fn rebuild(
         &mut self,
         lost: &[usize],
@@ -54,8 +53,7 @@ impl RegionView<'_> {
         Ok(())
     }
 
-    /// Rebuilds one cell of one row of a stripe's blocks, on the members `lost`, which need not
-    /// have lost anything else. Collective over the group.
+    /// The members `lost` need not have lost anything else. Collective over the group.
     pub(crate) fn rebuild_cell(
         &mut self,
         lost: &[usize],
@@ -119,9 +117,8 @@ impl RegionView<'_> {
         Ok(())
     }
 
-    /// Sums up along the chain, tile by tile, and writes the sum on its last member. Members work
-    /// on different tiles: each receives the next tile and sends the previous one while it adds to
-    /// this one.
+    /// Tile by tile; the last member writes the sum. Members work on different tiles: each receives
+    /// the next tile and sends the previous one while it adds to this one.
     fn run_chain(
         &mut self,
         chain: &[Term],

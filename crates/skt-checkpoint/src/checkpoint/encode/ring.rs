@@ -31,7 +31,6 @@ pub(in super::super) struct Round {
     pub region: usize,
     pub band: usize,
     tile: Tile,
-    /// The slot of its next turn.
     pub due: usize,
     turn: usize,
     sums: Vec<PageBuf>,
@@ -43,9 +42,9 @@ pub(in super::super) struct Rounds {
     pub window: usize,
     pub message_bytes: usize,
     pub slot: usize,
-    /// Rounds in progress, oldest first.
+    /// Oldest first.
     pub running: VecDeque<Round>,
-    /// Tiles of the present band whose rounds have not started.
+    /// Of the present band, those whose rounds have not started.
     pub tiles: VecDeque<Tile>,
 }
 
@@ -55,7 +54,6 @@ impl Rounds {
         Self { window, message_bytes, slot: 0, running, tiles }
     }
 
-    /// The index of the oldest round with a turn in this slot.
     pub(crate) fn due(&self) -> Option<usize> {
         self.running.iter().position(|round| round.due == self.slot)
     }
@@ -70,7 +68,6 @@ impl Rounds {
 }
 
 impl Round {
-    /// Whether the messages that the round waits for have arrived. Never blocks.
     pub(crate) fn is_here(&mut self) -> Result<bool> {
         for recv in &mut self.coming {
             if !recv.test()? {
@@ -87,7 +84,7 @@ impl Round {
 }
 
 impl RegionView<'_> {
-    /// Starts the round of a tile, whose parities will be stored in set `set`.
+    /// The parities of the tile will be stored in set `set`.
     pub(in super::super) fn start_round(
         &mut self,
         region: usize,
@@ -104,8 +101,8 @@ impl RegionView<'_> {
         Ok(round)
     }
 
-    /// Does the next turn of a round; waits for its sums if they have not arrived. Returns the
-    /// round, or `None` after the last turn, when the parities are in set `set`.
+    /// Waits for the round's sums if they have not arrived. Returns the round, or `None` after the
+    /// last turn, when the parities are in set `set`.
     pub(in super::super) fn turn(
         &mut self,
         mut round: Round,
@@ -132,8 +129,7 @@ impl RegionView<'_> {
         Ok(None)
     }
 
-    /// The turns of a round: the blocks of a band. A last band lacks the same blocks on all
-    /// members.
+    /// The blocks of a band. A last band lacks the same blocks on all members.
     fn turns(&self, band: usize) -> usize {
         let stripes = self.stripes();
         (0..stripes.geometry.data()).filter(|&i| !stripes.block(band, i).is_empty()).count()

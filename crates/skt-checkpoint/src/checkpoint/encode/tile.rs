@@ -1,5 +1,3 @@
-//! Tiles: the pieces that are summed up or sent at once.
-
 use std::ops::Range;
 
 /// A piece of a block: rows, counted from the block's first, and bytes of each row.
@@ -14,7 +12,6 @@ impl Tile {
         self.rows.len() * self.bytes.len()
     }
 
-    /// Bytes of the buffer that the tile's rows within `block` fill.
     pub(super) fn bytes_of(&self, block: &Range<usize>) -> usize {
         self.rows_of(block.clone()).last().map_or(0, |(_, at)| at.end)
     }

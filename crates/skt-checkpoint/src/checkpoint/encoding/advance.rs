@@ -1,5 +1,3 @@
-//! The encoding of an epoch, advanced step by step in the order of the schedule.
-
 use std::time::Instant;
 
 use super::Encoding;
@@ -12,7 +10,6 @@ use crate::tuning::TUNING;
 use skt_store::layout::Active;
 
 impl Encoding {
-    /// Encodes the active part of A, all of which is final, without a pause.
     pub(crate) fn encode_all(
         &mut self,
         segment: &mut OwnSegment,
@@ -26,8 +23,7 @@ impl Encoding {
         self.finish(segment, schedule, stats)
     }
 
-    /// Starts the encoding of an epoch's active part, which becomes final in `stages`; `None` if
-    /// everything is final now.
+    /// The active part becomes final in `stages`; `None` if everything is final now.
     pub(crate) fn start(
         &self,
         segment: &OwnSegment,
@@ -55,7 +51,7 @@ impl Encoding {
         Ok(EncodingSchedule { epoch, units, begun: 0, ready, rounds })
     }
 
-    /// Completes an encoding whose rows are all final here.
+    /// All rows are final here.
     pub(crate) fn finish(
         &mut self,
         segment: &mut OwnSegment,
@@ -74,8 +70,7 @@ impl Encoding {
         Ok(())
     }
 
-    /// Does what can be done now. With `all_ready` (this member's rows are all final) waits for the
-    /// rest.
+    /// Does what can be done now; with `all_ready`, all rows being final here, waits for the rest.
     pub(crate) fn advance(
         &mut self,
         segment: &mut OwnSegment,

@@ -1,6 +1,3 @@
-//! The encoding of this rank's group: who its members are, and how they compute and rebuild
-//! parities.
-
 mod advance;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,18 +14,15 @@ use skt_comm::collect::{all_gather_slices, all_reduce};
 use skt_store::codec::Codec;
 use skt_store::layout::Active;
 
-/// The active part and the stages in which it becomes final, by region.
 type Parts = (Vec<Active>, Option<Vec<Vec<Active>>>);
 
-/// The damaged cells of a group: for each cell, the members on which it is damaged.
+/// For each damaged cell, the members on which it is damaged.
 pub(super) type Damaged = BTreeMap<CellPosition, BTreeSet<usize>>;
 
-/// The encoding of this rank's group.
 pub(super) struct Encoding {
     group: Comm,
     code: Codec,
     method: Method,
-    /// Approximate bytes of a message.
     message_bytes: usize,
     in_flight_bytes: usize,
     cell_bytes: usize,
@@ -52,8 +46,8 @@ impl Encoding {
         self.group.rank()
     }
 
-    /// The least active corners and stages of all members, rounded down to whole cells. Everything
-    /// is active if there is no copy yet. Collective over the group.
+    /// The least of all members, rounded down to whole cells. Everything is active if there is no
+    /// copy yet. Collective over the group.
     pub(crate) fn agree_on_parts(
         &self,
         segment: &OwnSegment,
@@ -77,7 +71,6 @@ impl Encoding {
         Ok((active, stages.map(of_regions)))
     }
 
-    /// Rebuilds the settled copy and parities of the group's lost members.
     pub(crate) fn rebuild(
         &mut self,
         segment: &mut OwnSegment,
@@ -101,7 +94,7 @@ impl Encoding {
         Ok(())
     }
 
-    /// The damaged cells of all members. Collective over the group.
+    /// Collective over the group.
     pub(crate) fn agree_on_damage(&self, listed: &[DamagedCell]) -> Result<Damaged> {
         let places: Vec<CellPosition> = listed.iter().map(|cell| cell.place).collect();
         let mut damaged = Damaged::new();
@@ -114,8 +107,8 @@ impl Encoding {
         Ok(damaged)
     }
 
-    /// Rebuilds all damaged cells, and the same cells of the lost members, which were rebuilt from
-    /// damaged data. Returns how many cells of this rank were damaged. Collective over the group.
+    /// Rebuilds the damaged cells also on the lost members, which were rebuilt from damaged data.
+    /// Returns how many cells of this rank were damaged. Collective over the group.
     pub(crate) fn repair(
         &mut self,
         segment: &mut OwnSegment,
@@ -136,7 +129,6 @@ impl Encoding {
         Ok(repaired)
     }
 
-    /// This member's view of a region.
     fn view<'a>(&'a mut self, segment: &'a mut OwnSegment, region: usize) -> RegionView<'a> {
         let (vault, areas) = segment.encoded_region(region);
         RegionView {

@@ -17,7 +17,6 @@ use super::super::refusal::Refusal;
 use super::disk::{Generation, ImageId};
 use super::source::{EpochSource, FoundImage, Load, Restorable};
 
-/// What can be restored from each level.
 pub(crate) fn restorable(offers: &[Offer], rules: &Rules) -> Vec<Restorable> {
     let of_level = |level| {
         let lost = |generation: Generation| {
@@ -37,8 +36,8 @@ pub(crate) fn restorable(offers: &[Offer], rules: &Rules) -> Vec<Restorable> {
     (0..rules.config.levels.len()).map(of_level).collect()
 }
 
-/// Finds [`Restorable::most_redundant`]. `all` has the generations that can be restored, newest
-/// first, each with the ranks whose images it lacks.
+/// Finds [`Restorable::most_redundant`]. `all`, newest first, has the generations that can be
+/// restored, each with the ranks whose images it lacks.
 ///
 /// A newer generation may lack images that were never sealed. So the search goes back from the
 /// newest, and takes each older one that has an image which the last taken one lacks. It ends at
@@ -54,8 +53,8 @@ fn most_redundant(all: &[(Generation, Vec<usize>)]) -> Option<Generation> {
     Some(taken)
 }
 
-/// The plan to resume from the newest generation of any level (if several levels have it, from the
-/// first of them); `None` if there is none. `why` is what prevents resuming from memory.
+/// The newest generation of any level (if several have it, of the first); `None` if there is none.
+/// `why` is what prevents resuming from memory.
 pub(crate) fn from_images(
     offers: &[Offer],
     rules: &Rules,
@@ -80,14 +79,13 @@ pub(crate) fn from_images(
     Some(plan)
 }
 
-/// The note of the checkpoint that was chosen last: its own name, and the checkpoint.
+/// Its own name, and the checkpoint that was chosen last.
 pub(crate) fn note(offers: &[Offer]) -> Option<(Generation, Generation)> {
     let images = offers.iter().flat_map(|offer| offer.images.iter().flatten());
     images.filter_map(|image| Some((image.id.generation, image.chosen?))).max()
 }
 
-/// For each level, why this start gives it up, if it does: the failure of the first process on
-/// which it fails.
+/// By level: the failure of the first process on which a level fails.
 pub(crate) fn given_up(offers: &[Offer], rules: &Rules) -> Vec<Option<String>> {
     let of_level = |level: usize| {
         let failed = |(process, offer): (usize, &Offer)| {
@@ -99,8 +97,7 @@ pub(crate) fn given_up(offers: &[Offer], rules: &Rules) -> Vec<Option<String>> {
     (0..rules.config.levels.len()).map(of_level).collect()
 }
 
-/// Refuses a start that has nothing to resume from, for the reason `why`, while a level that is
-/// `given_up` may have images.
+/// Refuses a start with nothing to resume from while a level that is `given_up` may have images.
 pub(crate) fn refuse_without(
     given_up: &[Option<String>],
     rules: &Rules,
@@ -118,7 +115,7 @@ pub(crate) fn refuse_without(
     Ok(())
 }
 
-/// The number of distinct images on all levels, sealed or not; several processes may see one.
+/// Distinct images on all levels, sealed or not; several processes may see one.
 pub(crate) fn images(offers: &[Offer]) -> usize {
     let all = offers.iter().flat_map(|offer| offer.images.iter().enumerate());
     let ids = all.flat_map(|(level, images)| images.iter().map(move |image| (level, image.id)));
@@ -138,14 +135,13 @@ fn is_true(image: &FoundImage, rules: &Rules) -> bool {
     })
 }
 
-/// The generations of a level with a sealed image.
 pub(crate) fn generations(offers: &[Offer], level: usize) -> BTreeSet<Generation> {
     let sealed = |image: &&FoundImage| image.content.is_some();
     let images = offers.iter().filter_map(|offer| offer.images.get(level)).flatten();
     images.filter(sealed).map(|image| image.id.generation).collect()
 }
 
-/// The plan to resume from one generation of a level, with its images in the role of segments.
+/// The images of one generation are in the role of segments.
 fn restore(
     offers: &[Offer],
     rules: &Rules,
@@ -183,8 +179,7 @@ mod tests {
     use super::super::super::record::StartId;
     use super::*;
 
-    /// The epoch of the most redundant generation, given the ranks whose images each lacks, from
-    /// epoch 9 downwards.
+    /// `all` has the ranks whose images each generation lacks, from epoch 9 downwards.
     fn most_redundant_epoch(all: &[&[usize]]) -> Option<u64> {
         let start = StartId { number: 1, nonce: 1 };
         let of_epoch =

@@ -63,28 +63,18 @@ pub struct Slot {
 /// A slot of an open file. Bytes that were never written are zeros. All operations return the
 /// errors of the system.
 pub trait ImageFile: Send {
-    /// Writes `bytes` at offset `at` of the slot.
-    ///
-    /// # Panics
-    /// When the bytes are not within the slot.
+    /// Writes `bytes`, which are within the slot, at offset `at` of it.
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Fills `into` from offset `at` of the slot.
-    ///
-    /// # Errors
-    /// Any error of the system; also when the slot ends before.
+    /// Fills `into` from offset `at` of the slot; an error, too, when the slot ends before.
     fn read_at(&mut self, at: u64, into: &mut [u8]) -> io::Result<()>;
 
-    /// Returns when everything written to the slot survives a power cut.
-    ///
-    /// # Errors
-    /// Any error of the system: then some of what was written may be lost.
+    /// Returns when everything written to the slot survives a power cut, which an error leaves
+    /// open.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Frees the space of the slot, and drops what is in it.
-    ///
-    /// # Errors
-    /// Any error of the system; also when it can free whole files only.
+    /// Frees the space of the slot, with what is in it; an error where only whole files can be
+    /// freed.
     fn discard(&mut self) -> io::Result<()>;
 
     /// Bytes of the slot.
@@ -97,20 +87,12 @@ pub trait Disk: Debug + Send + Sync {
     fn list(&self) -> io::Result<Vec<FileId>>;
 
     /// Opens the slot in the file of a generation for writing, and reserves its space. Creates the
-    /// file unless another rank has. Its name survives a power cut after [`Disk::sync_names`].
-    ///
-    /// # Errors
-    /// When there is not enough space, or the file that exists is not one that its ranks have
-    /// created.
+    /// file unless another rank has; a file that none of its ranks has created is refused. Its name
+    /// survives a power cut after [`Disk::sync_names`].
     fn create(&self, generation: Generation, slot: &Slot) -> io::Result<Box<dyn ImageFile>>;
 
-    /// Opens the slot of `rank` in an existing file for reading.
-    ///
-    /// # Errors
-    /// Any error of the system; [`io::ErrorKind::NotFound`] when there is no such file.
-    ///
-    /// # Panics
-    /// When the rank has no slot in it.
+    /// Opens the slot of `rank`, one of its ranks, in an existing file for reading;
+    /// [`io::ErrorKind::NotFound`] when there is no such file.
     fn open(&self, file: FileId, rank: usize) -> io::Result<Box<dyn ImageFile>>;
 
     /// Removes a file with all its slots, if it exists.

@@ -1,5 +1,3 @@
-//! The times at which images of a level are due.
-
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,7 +30,6 @@ impl ImageCost {
 /// Reads the seconds of the run so far from a state of the application.
 pub type StateSeconds = fn(&[u8]) -> f64;
 
-/// The seconds between two images, given the cost of the last one.
 pub(crate) type IntervalOf = Arc<dyn Fn(&ImageCost) -> f64 + Send + Sync>;
 
 /// How often images of a level are written.
@@ -45,7 +42,7 @@ pub enum ImagesEvery {
     Cost {
         /// Seconds before the image that measures the cost.
         first_seconds: f64,
-        /// The interval that follows.
+        /// The interval that follows from the cost.
         interval_of: IntervalOf,
     },
 }
@@ -59,8 +56,8 @@ impl fmt::Debug for ImagesEvery {
     }
 }
 
-/// The seconds of the run so far: those of the last saved state, plus the time since then. If
-/// states do not contain the time, the seconds of this start.
+/// The seconds of the last saved state plus the time since then. If states do not contain the time,
+/// the seconds of this start.
 pub(super) struct RunClock {
     of_state: Option<StateSeconds>,
     /// The seconds in the last state, and when it was saved.
@@ -72,48 +69,46 @@ impl RunClock {
         Self { of_state, saved: (0.0, Instant::now()) }
     }
 
-    /// Notes that `state` is saved now.
     pub(crate) fn note_saved(&mut self, state: &[u8]) {
         if let Some(of_state) = self.of_state {
             self.saved = (of_state(state), Instant::now());
         }
     }
 
-    /// Seconds of the run.
     pub(crate) fn seconds(&self) -> f64 {
         let (seconds, at) = self.saved;
         seconds + at.elapsed().as_secs_f64()
     }
 }
 
-/// When the next image of a level is due. Rank 0 decides by it, in seconds of the run.
+/// Rank 0 decides by it, in seconds of the run.
 #[derive(Debug)]
 pub(super) struct NextImage {
     every: ImagesEvery,
     /// When the last image was due, or the run began.
     last_seconds: f64,
-    /// The cost of this rank's last image of this start, once it is known.
+    /// This rank's last image of this start.
     cost: Option<ImageCost>,
-    /// The largest cost of any rank, as of the last barrier; zero if none is known.
+    /// The largest of any rank, as of the last barrier; zero if none is known.
     cost_of_ranks: ImageCost,
-    /// Since when an image is being written, if one is.
+    /// Since when an image is being written.
     under_way: Option<Instant>,
 }
 
 impl NextImage {
-    /// For a start that has found images due at `last_seconds`; 0 if it has found none.
+    /// `last_seconds` is when the images that the start has found were due; 0 if it has found none.
     pub(crate) fn new(every: ImagesEvery, last_seconds: f64) -> Self {
         let cost_of_ranks = ImageCost::default();
         Self { every, last_seconds, cost: None, cost_of_ranks, under_way: None }
     }
 
-    /// The cost of the last image, of the rank for which it is largest as far as this rank knows.
+    /// Of the rank for which it is largest as far as this rank knows.
     pub(crate) fn cost(&self) -> Option<ImageCost> {
         let is_known = self.cost.is_some() || self.cost_of_ranks != ImageCost::default();
         is_known.then(|| self.cost.unwrap_or_default().max(self.cost_of_ranks))
     }
 
-    /// The cost of this rank's last image; zero if it is not known.
+    /// Zero if it is not known.
     pub(crate) fn own_cost(&self) -> ImageCost {
         self.cost.unwrap_or_default()
     }
@@ -122,7 +117,6 @@ impl NextImage {
         self.cost_of_ranks = of_ranks;
     }
 
-    /// Seconds between two images, if their cost determines it and is known.
     pub(crate) fn interval_by_cost(&self) -> Option<f64> {
         let ImagesEvery::Cost { first_seconds, interval_of } = &self.every else { return None };
         let seconds = interval_of(&self.cost()?);
@@ -130,7 +124,7 @@ impl NextImage {
     }
 
     /// The seconds between two images that a user asks for, and the longer ones that their cost
-    /// makes of these, if it does.
+    /// requires.
     pub(crate) fn stretched(&self) -> Option<(f64, f64)> {
         match self.every {
             ImagesEvery::Cost { first_seconds, .. } if first_seconds > 0.0 => {
@@ -140,7 +134,6 @@ impl NextImage {
         }
     }
 
-    /// Whether an image is due at `now_seconds` of the run.
     pub(crate) fn is_due(&self, now_seconds: f64) -> bool {
         let is_over = |seconds| now_seconds - self.last_seconds >= seconds;
         match (&self.every, self.cost()) {
@@ -158,17 +151,16 @@ impl NextImage {
         self.last_seconds = f64::NEG_INFINITY;
     }
 
-    /// Notes that an image was due at `now_seconds`, and is being written from now on.
+    /// An image was due at `now_seconds`, and is being written from now on.
     pub(crate) fn begin(&mut self, now_seconds: f64) {
         (self.last_seconds, self.under_way) = (now_seconds, Some(Instant::now()));
     }
 
-    /// Seconds since an image was begun, if one is being written.
     pub(crate) fn seconds_under_way(&self) -> Option<f64> {
         self.under_way.map(|since| since.elapsed().as_secs_f64())
     }
 
-    /// Notes that no image is being written any more; `cost` is `None` if it was not begun.
+    /// No image is being written any more; `cost` is `None` if it was not begun.
     pub(crate) fn end(&mut self, cost: Option<ImageCost>) {
         self.under_way = None;
         self.cost = cost.or(self.cost);
@@ -179,7 +171,6 @@ impl NextImage {
 mod tests {
     use super::*;
 
-    /// Images that are due after an hour for each second of writing.
     fn by_cost() -> NextImage {
         NextImage::new(every_by_cost(0.0), 0.0)
     }

@@ -1,12 +1,10 @@
-//! Disks that fail.
-
 use std::io;
 
 use super::super::error::{CheckpointError, Result};
 use super::Level;
 use super::disk::{Disk, FileId, Generation, ImageFile, Slot};
 
-/// A disk that could not be opened: every operation fails with that error.
+/// Every operation fails with this error.
 #[derive(Debug)]
 pub(crate) struct Unopened(pub io::Error);
 
@@ -42,7 +40,6 @@ impl Disk for Unopened {
     }
 }
 
-/// Wraps an error of a level at the start of a run.
 pub(in super::super) fn level_error(
     what: &'static str,
     level: &Level,
@@ -51,7 +48,7 @@ pub(in super::super) fn level_error(
     move |source| CheckpointError::Level { what, level, source }
 }
 
-/// Removes these files of a level, with a call of `before` before each.
+/// Calls `before` before each file.
 pub(in super::super) fn remove_images(
     level: &Level,
     files: &[FileId],

@@ -22,22 +22,20 @@ use super::disk::{Generation, ImageFile};
 use skt_store::codec::checksum;
 use skt_store::layout::SegmentLayout;
 
-/// Begins every image. The last byte is the version.
+/// The last byte is the version.
 const MAGIC: [u8; 8] = *b"SKTIMAG2";
-/// Begins a file in place of an image: the note of the checkpoint that a user has chosen for a
-/// start.
+/// Begins a file that has, in place of an image, the note of a checkpoint that a user has chosen.
 const CHOICE_MAGIC: [u8; 8] = *b"SKTCHSN1";
-/// Bytes before the seal's text.
+/// Those before the seal's text.
 const FIXED_BYTES: usize = 40;
-/// The longest text of a seal that is read: no group and no state makes a longer one.
+/// No group and no state makes a longer seal.
 const MAX_TEXT_BYTES: usize = 1 << 24;
 /// Areas in an image begin on a multiple of this many bytes.
 pub const IMAGE_PAGE_BYTES: usize = 4096;
 
-/// The bytes of a segment that an image has, and their offsets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct ImageLayout {
-    /// Byte ranges of the segment, each with its offset in the body.
+    /// Ranges of the segment, each with its offset in the body.
     pub ranges: Vec<(Range<usize>, u64)>,
     pub body_bytes: u64,
 }
@@ -71,25 +69,23 @@ impl ImageLayout {
         Self { ranges, body_bytes: end }
     }
 
-    /// Bytes of an image of a segment with a header of `header_bytes`, including its seal.
     pub(crate) fn image_bytes(&self, header_bytes: usize) -> u64 {
         let seal = FIXED_BYTES + header_bytes;
         seal.next_multiple_of(IMAGE_PAGE_BYTES) as u64 + self.body_bytes
     }
 }
 
-/// The contents of an image's seal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct Seal {
     pub identity: Identity,
     pub record: Record,
     pub body_at: u64,
     pub body_bytes: u64,
-    /// Checksum of the body, if it contains no checksums itself; else 0.
+    /// Of the body, if it contains no checksums itself; else 0.
     pub body_sum: u64,
 }
 
-/// A seal as stored in the file, in whole pages.
+/// In whole pages.
 pub(in super::super) fn encode_seal(
     header: &HeaderLayout,
     identity: &Identity,
@@ -113,7 +109,6 @@ pub(in super::super) fn encode_seal(
     bytes
 }
 
-/// The note of a `chosen` checkpoint, as stored in a file.
 pub(in super::super) fn encode_choice(chosen: Generation) -> Vec<u8> {
     let Generation { start: StartId { number, nonce }, epoch } = chosen;
     let words = [u64::from_le_bytes(CHOICE_MAGIC), number, nonce, epoch];
@@ -122,7 +117,6 @@ pub(in super::super) fn encode_choice(chosen: Generation) -> Vec<u8> {
     bytes
 }
 
-/// The seal of an image, as far as it can be read.
 #[derive(Debug)]
 pub(in super::super) enum SealState {
     Sealed(Box<Seal>),
@@ -132,7 +126,6 @@ pub(in super::super) enum SealState {
     Nothing,
 }
 
-/// Reads the seal of an image.
 pub(in super::super) fn read_seal(
     header: &HeaderLayout,
     file: &mut dyn ImageFile,

@@ -19,15 +19,12 @@ use super::writing::{Writing, Written};
 #[must_use]
 pub(crate) struct Free(());
 
-/// Writes the images of one rank.
 pub(crate) enum Helper {
-    /// No levels: there is never anything to write.
     None,
     Caller(Option<Writing>),
     Thread(Thread),
 }
 
-/// The writing thread, which waits for the next images when it has none.
 pub(crate) struct Thread {
     /// `None` once the thread has been requested to end.
     to: Option<Sender<Writing>>,
@@ -37,17 +34,16 @@ pub(crate) struct Thread {
     handle: Option<JoinHandle<()>>,
 }
 
-/// State shared by the rank and its thread.
 #[derive(Default)]
 struct Asked {
     /// The rank asks the thread to give up what it writes.
     give_up: AtomicBool,
-    /// The progress of the thread, from [`Writing::progress`]; the seconds as bits.
+    /// From [`Writing::progress`]; the seconds as bits.
     operations: AtomicU64,
     expected_seconds: AtomicU64,
 }
 
-/// How often a waiting rank calls its hook.
+/// Between two calls of a waiting rank's hook.
 const REPORT_PERIOD: Duration = Duration::from_millis(100);
 
 impl Helper {
@@ -58,10 +54,7 @@ impl Helper {
         })
     }
 
-    /// Starts writing these images.
-    ///
-    /// # Panics
-    /// When the images before were not taken back, or there is no writer.
+    /// There is a writer, and the images before were taken back.
     pub(crate) fn write(&mut self, writing: Writing, _: Free) {
         match self {
             Self::None => unreachable!("there are no images without levels"),
@@ -72,20 +65,18 @@ impl Helper {
         }
     }
 
-    /// Does one operation, if the caller writes the images itself.
+    /// One operation, if the caller writes the images itself.
     pub(crate) fn advance(&mut self) {
         if let Self::Caller(Some(writing)) = self {
             writing.advance();
         }
     }
 
-    /// Lets the writing continue: it reads other bytes than those that the caller is about to
-    /// overwrite.
+    /// The writing continues: it does not read what the caller is about to overwrite.
     pub(crate) fn leave(&self) -> Free {
         Free(())
     }
 
-    /// The results of the images that were being written, if they are done.
     pub(crate) fn done(&mut self) -> Option<Vec<Written>> {
         match self {
             Self::Thread(thread) => thread.done(),
@@ -94,8 +85,8 @@ impl Helper {
         }
     }
 
-    /// Ends the writing of images, when it is done or, with `gives_up`, at once. Returns their
-    /// results and the permission to overwrite their source. The wait is reported to `hook`.
+    /// Ends the writing of images, when it is done or, with `gives_up`, at once. `hook` sees the
+    /// wait.
     pub(crate) fn take_back(&mut self, gives_up: bool, hook: &dyn Hook) -> (Vec<Written>, Free) {
         let start = Instant::now();
         let report = |(operations, expected_seconds): (u64, f64)| {
@@ -183,7 +174,6 @@ impl Asked {
         (operations, f64::from_bits(self.expected_seconds.load(Ordering::Relaxed)))
     }
 
-    /// Writes images until they are done or given up.
     fn write(&self, writing: &mut Writing) {
         loop {
             if self.give_up.load(Ordering::Relaxed) {
@@ -198,7 +188,7 @@ impl Asked {
 }
 
 impl Drop for Thread {
-    /// Ensures that nothing reads the segment after this.
+    /// Nothing reads the segment after this.
     fn drop(&mut self) {
         self.asked.give_up.store(true, Ordering::Relaxed);
         self.to = None;

@@ -43,7 +43,7 @@ pub use skt_host::levels::Reach;
 pub use source::Load;
 pub(crate) use source::{EpochSource, FoundImage, Restorable, Rotten};
 
-/// The largest number of levels of a run: each has one bit in the byte of due levels.
+/// Each has one bit in the byte of due levels.
 pub(crate) const MAX_LEVELS: usize = 8;
 
 /// A level of images.
@@ -62,14 +62,13 @@ pub struct Level {
 }
 
 impl Level {
-    /// What all processes must have alike of the level, in words.
     pub(super) fn settings(&self) -> String {
         // Each process has its own connection to the disk.
         let Self { name, disk: _, reach, every, keep } = self;
         format!("{name}, {reach}, {every:?}, keep={keep}")
     }
 
-    /// Whether process `process` of `size` manages the images of `rank` that it sees.
+    /// Whether `process` of `size` manages the images of `rank` that it sees.
     pub(super) fn is_managed_by(&self, rank: usize, process: usize, size: usize) -> bool {
         self.reach == Reach::Local || rank % size == process
     }
@@ -78,16 +77,15 @@ impl Level {
 /// Who writes images.
 #[derive(Clone)]
 pub enum Writer {
-    /// A thread for each rank, while the application computes. It calls this function first, for
-    /// instance to pin itself.
+    /// A thread for each rank, while the application computes; it calls this first, say to pin
+    /// itself.
     Thread(Arc<dyn Fn() + Send + Sync>),
-    /// The rank itself, one operation at each call of its checkpointer, and the rest when the image
-    /// has to be done.
+    /// The rank: one operation at each call of its checkpointer, the rest when it has to be done.
     Caller,
 }
 
 impl Writer {
-    /// A thread without a function to call first: it runs where its rank does.
+    /// It runs where its rank does.
     pub(crate) fn thread() -> Self {
         Self::Thread(Arc::new(|| ()))
     }

@@ -27,13 +27,11 @@ impl Levels {
     /// Takes the folders of `run` on all levels for the job, whose processes are those of `comm`:
     /// process 0 those that all nodes see, and the first process of each node the local ones.
     /// Returns what this process has taken, which belongs to the job until it is dropped.
-    /// Collective.
+    /// Collective; the inner error is [`Refusal::Held`], on all processes, if another job is at
+    /// work there.
     ///
     /// A folder that cannot be used is not taken: it fails when its images are looked for, and then
     /// all ranks decide.
-    ///
-    /// # Errors
-    /// The inner error is [`Refusal::Held`], on all processes, if another job is at work there.
     pub fn take_folders(
         &self,
         comm: &Comm,

@@ -1,5 +1,3 @@
-//! What a process sees of the images of its run.
-
 use std::io;
 
 use super::super::decide::Content;
@@ -17,22 +15,21 @@ pub(crate) struct ImageQuery<'a> {
     pub parameters: &'a Parameters,
 }
 
-/// What a process sees of a level.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub listed: Vec<FileId>,
     pub free_bytes: u64,
-    /// Files that this process manages, that is, removes when they are no longer needed.
+    /// Those that this process manages, that is, removes when they are no longer needed.
     pub files: Vec<FileId>,
-    /// Images that this process reports to the others, with their states.
+    /// Those that this process reports to the others, with their states.
     pub images: Vec<(FoundImage, Vec<u8>)>,
-    /// Why it does not see everything there, if the disk fails.
+    /// Why it does not see everything there.
     pub failure: Option<String>,
 }
 
 impl ImageQuery<'_> {
-    /// What this process sees of a level, as far as the disk answers. It manages the images of the
-    /// ranks for which `is_ours` holds, and reads them if it `is_reader`.
+    /// As far as the disk answers. This process manages the images of the ranks for which `is_ours`
+    /// holds, and reads them if it `is_reader`.
     pub(crate) fn probe(
         &self,
         level: &Level,
@@ -65,8 +62,7 @@ impl ImageQuery<'_> {
         Seen { listed, free_bytes, files, images, failure }
     }
 
-    /// Reads the seal of an image. An unreadable image is an error, because it may be whole, and an
-    /// image without a seal may be removed.
+    /// An unreadable image is an error: it may be whole, and one without a seal may be removed.
     fn found(&self, level: &Level, id: ImageId, file: FileId) -> io::Result<(FoundImage, Vec<u8>)> {
         let mut file = level.disk.open(file, id.rank)?;
         let state = read_seal(self.header, &mut *file)?;

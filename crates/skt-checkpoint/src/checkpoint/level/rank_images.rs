@@ -12,9 +12,9 @@ use super::disk::{FileId, Generation, Slot};
 use super::due::{ImageCost, NextImage, RunClock, StateSeconds};
 use super::writing::{ImageEnd, NewImage, Sealed, Written};
 
-/// The largest number of generations that are written and not known to be complete: the one that is
-/// being written, and the one before it. All ranks exchange the state of the latter before a third
-/// one begins; if it is not complete then, it never will be, as some rank has given its image up.
+/// At most: the generation being written, and the one before. All ranks exchange the state of the
+/// latter before a third one begins; if it is not complete then, it never will be, as some rank has
+/// given its image up.
 const PENDING_MAX: usize = 2;
 
 /// What a level has done on a rank.
@@ -40,12 +40,10 @@ pub struct LevelReport {
     pub given_up: u64,
     /// Newest epoch of which all ranks are known to have an image; 0 if there is none.
     pub complete_epoch: u64,
-    /// Why this rank writes no more images, if a write has failed here, or the level failed at the
-    /// start.
+    /// Why this rank writes no more images, if a write or, at the start, the level has failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// Whether no rank writes more images, because a write has failed on some rank, or the level
-    /// failed at the start.
+    /// Whether no rank writes more images, as one has failed to or the level failed at the start.
     #[serde(skip)]
     pub is_over: bool,
 }
@@ -57,7 +55,7 @@ impl LevelReport {
     }
 }
 
-/// What a rank reports of its images on a level at a barrier.
+/// Of a level, at a barrier.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct Vote {
@@ -65,12 +63,11 @@ pub(crate) struct Vote {
     sealed: u64,
     /// All bits set if the rank can still write.
     works: u64,
-    /// The cost of its last image; zero if it is not known.
+    /// Of the last image; zero if it is not known.
     cost: ImageCost,
 }
 
 impl Vote {
-    /// The vote of two ranks together.
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
             sealed: self.sealed & other.sealed,
@@ -80,7 +77,6 @@ impl Vote {
     }
 }
 
-/// The images of this rank on all levels.
 pub(crate) struct RankImages {
     start: StartId,
     clock: RunClock,
@@ -89,12 +85,11 @@ pub(crate) struct RankImages {
     levels: Vec<LevelImages>,
 }
 
-/// The images of this rank on a level.
 struct LevelImages {
     level: Level,
-    /// The slot of this rank's images in the files of this start.
+    /// In the files of this start.
     slot: Slot,
-    /// When the next image is due; rank 0 decides by it.
+    /// Rank 0 decides by it.
     next: NextImage,
     /// Epochs of this start that all ranks were to write an image of, and that are not known to be
     /// complete, oldest first. The same on all ranks.
@@ -109,17 +104,17 @@ struct LevelImages {
     /// shares a file removes it before it creates the next one, so that there is room in whatever
     /// order the ranks write.
     own: BTreeSet<FileId>,
-    /// Files that are no longer needed, to be removed with the next image.
+    /// To be removed with the next image.
     unneeded: Vec<FileId>,
-    /// Whether this process has warned that the interval is longer than the user asks for.
+    /// That the interval is longer than the user asks for.
     has_warned: bool,
     report: LevelReport,
 }
 
 impl RankImages {
-    /// The images of a start that writes to `slots`, one per level, on levels that it has not
-    /// `given_up`. The start keeps the `complete` generations that it has found there, the newest
-    /// due at `newest_seconds` of the run, and has found files `own` with slots of this rank.
+    /// `slots` has one per level. The start keeps the `complete` generations that it has found on
+    /// levels not `given_up`, the newest due at `newest_seconds` of the run, and has found files
+    /// `own` with slots of this rank.
     pub(crate) fn new(
         start: StartId,
         levels: &[Level],
@@ -154,8 +149,7 @@ impl RankImages {
         Self { start, clock: RunClock::new(state_seconds), writing: 0, levels }
     }
 
-    /// Notes that the disk of a level has failed, so that this rank writes no more images there.
-    /// The other ranks learn of it at the next barrier.
+    /// This rank writes no more images there. The others learn of it at the next barrier.
     pub(crate) fn fail(&mut self, level: usize, why: String) {
         self.levels[level].report.failure.get_or_insert(why);
     }
@@ -164,7 +158,6 @@ impl RankImages {
         self.levels.is_empty()
     }
 
-    /// Epoch of the images last given to the writer; 0 if there is none.
     pub(crate) fn writing(&self) -> u64 {
         self.writing
     }
@@ -185,9 +178,8 @@ impl RankImages {
         self.levels.iter_mut().for_each(|level| level.next.make_due());
     }
 
-    /// Seconds that this rank needs for the images of one more epoch, judging by those of this
-    /// start; one that is being written counts at least twice its time so far, and its rest comes
-    /// first.
+    /// Those that this rank needs for the images of one more epoch, judging by those of this start;
+    /// one that is being written counts at least twice its time so far, and its rest comes first.
     pub(crate) fn seconds_of_images(&self) -> f64 {
         let (mut new, mut begun, mut passed) = (0.0, 0.0, 0.0_f64);
         // A write that has failed here ends this rank's images, before the others learn of it.
@@ -206,30 +198,28 @@ impl RankImages {
         new + (begun - passed).max(0.0)
     }
 
-    /// Notes that the application saves `state` now.
     pub(crate) fn note_saved_state(&mut self, state: &[u8]) {
         self.clock.note_saved(state);
     }
 
-    /// The levels that need an image now, one bit each, as rank 0 sees it.
+    /// One bit per level, as rank 0 sees it.
     pub(crate) fn due(&self) -> u8 {
         let now_seconds = self.clock.seconds();
         self.levels_that(|level| !level.report.is_over && level.next.is_due(now_seconds))
     }
 
-    /// The levels whose images of the last epoch were due and had no room, one bit each.
+    /// The levels whose images of the last epoch were due and had no room.
     pub(crate) fn put_off(&self) -> u8 {
         self.levels_that(|level| level.is_put_off)
     }
 
-    /// The levels of which `holds` is true, one bit each.
+    /// One bit per level.
     fn levels_that(&self, holds: impl Fn(&LevelImages) -> bool) -> u8 {
         let bits = self.levels.iter().enumerate().map(|(i, level)| u8::from(holds(level)) << i);
         bits.fold(0, |all, bit| all | bit)
     }
 
-    /// Levels whose images cost too much to be written as often as the user asks: a warning about
-    /// each, once.
+    /// About each level whose images cost too much to be written as often as the user asks, once.
     pub(crate) fn new_warnings(&mut self) -> Vec<String> {
         let warning = |level: &mut LevelImages| {
             let (asked_seconds, used_seconds) =
@@ -247,7 +237,6 @@ impl RankImages {
         self.levels.iter_mut().filter_map(warning).collect()
     }
 
-    /// What this rank reports at a barrier, for each level.
     pub(crate) fn votes(&self) -> Vec<Vote> {
         let vote = |level: &LevelImages| {
             let bit = |(i, epoch)| u64::from(level.sealed.contains(epoch)) << i;
@@ -258,8 +247,8 @@ impl RankImages {
         self.levels.iter().map(vote).collect()
     }
 
-    /// Applies the votes of all ranks together: a generation that all have sealed becomes complete,
-    /// generations older than the ones to keep may be removed, and the slowest rank's cost counts.
+    /// A generation that all have sealed becomes complete, those older than the ones to keep may be
+    /// removed, and the slowest rank's cost counts.
     pub(crate) fn count_votes(&mut self, votes: &[Vote]) {
         assert_eq!(votes.len(), self.levels.len());
         for (level, vote) in self.levels.iter_mut().zip(votes) {
@@ -269,7 +258,7 @@ impl RankImages {
         }
     }
 
-    /// Whether images of this start are complete on all levels that are still written to.
+    /// On all levels that are still written to.
     pub(crate) fn has_complete_images(&self) -> bool {
         let is_of_start = |newest: &Generation| newest.start == self.start;
         let mut working = self.levels.iter().filter(|level| !level.report.is_over).peekable();
@@ -277,8 +266,7 @@ impl RankImages {
             && working.all(|level| level.complete.first().is_some_and(is_of_start))
     }
 
-    /// The images to write now, of epoch `epoch`, whose stamp is in force, on the levels that are
-    /// `due`.
+    /// Of `epoch`, whose stamp is in force, on the levels that are `due`.
     pub(crate) fn new_images(
         &mut self,
         due: u8,
@@ -310,7 +298,6 @@ impl RankImages {
         images
     }
 
-    /// Notes the results of images, for which the rank has waited `wait_seconds`.
     pub(crate) fn note(&mut self, written: Vec<Written>, wait_seconds: f64) {
         let all_seconds: f64 = written.iter().map(|one| one.seconds).sum();
         for one in written {
@@ -326,7 +313,7 @@ impl RankImages {
 }
 
 impl LevelImages {
-    /// Notes the result of an image, for which the rank has waited `wait_seconds`.
+    /// The rank has waited `wait_seconds` for the image.
     fn note(&mut self, written: Written, wait_seconds: f64) {
         let Written { epoch, end, left, seconds, cpu_seconds, .. } = written;
         self.unneeded.extend(left);
@@ -353,16 +340,15 @@ impl LevelImages {
         }
     }
 
-    /// How many generations may be pending, so that the disk has no more than the level keeps and
-    /// [`PENDING_MAX`] others.
+    /// Pending ones, so that the disk has what the level keeps and at most [`PENDING_MAX`] others.
     fn pending_max(&self) -> usize {
         PENDING_MAX - self.complete.len().saturating_sub(self.level.keep)
     }
 
-    /// Whether another generation may become pending. The generation of `before`, the last epoch
-    /// given to the writer, may still be pending, because some ranks may have been writing it at
-    /// the last barrier. Without room images stay due, and at the next checkpoint all ranks have
-    /// reported `before`. The same on all ranks.
+    /// For another pending generation. The generation of `before`, the last epoch given to the
+    /// writer, may still be pending, because some ranks may have been writing it at the last
+    /// barrier. Without room images stay due, and at the next checkpoint all ranks have reported
+    /// `before`. The same on all ranks.
     fn has_room(&self, before: u64) -> bool {
         usize::from(self.pending.contains(&before)) < self.pending_max()
     }
@@ -382,8 +368,8 @@ impl LevelImages {
         }
     }
 
-    /// Marks the pending epochs whose bits are set as complete: all ranks have sealed them. They
-    /// have ended older images before, so no rank writes to the files that become unneeded.
+    /// All ranks have sealed the epochs whose bits are set. They have ended older images before, so
+    /// no rank writes to the files that become unneeded.
     fn complete(&mut self, start: StartId, sealed_by_all: u64) {
         let is_complete = |i: usize| sealed_by_all >> i & 1 == 1;
         let Some(newest) = (0..self.pending.len()).rev().find(|&i| is_complete(i)) else { return };
@@ -416,7 +402,7 @@ mod tests {
 
     const SECONDS: f64 = 1e6;
 
-    /// RankImages of two levels, each with one image of `SECONDS` done and the next being written.
+    /// Of two levels, each with one image of `SECONDS` done and the next being written.
     fn writing() -> RankImages {
         writing_every(ImagesEvery::Seconds(0.0))
     }

@@ -3,15 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The largest number of ranks that share a file.
+/// Ranks that share a file, at most.
 const MOST: usize = 1 << 16;
 
-/// Ranks at equal distances, in rising order, written in the name of a file as `3`, `0-63`, or
-/// `0-960by64`.
+/// Ranks at equal distances, rising; in the name of a file `3`, `0-63`, or `0-960by64`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SpacedRanks {
     first: usize,
-    /// Distance from one to the next; 1 for a single rank.
+    /// 1 for a single rank.
     step: usize,
     count: usize,
 }
@@ -22,11 +21,7 @@ impl SpacedRanks {
         Self { first: rank, step: 1, count: 1 }
     }
 
-    /// Cuts `ranks`, which rise, where the distance changes: a block or round-robin placement gives
-    /// one piece.
-    ///
-    /// # Panics
-    /// When `ranks` do not rise.
+    /// Cuts `ranks`, which rise, where the distance changes: a block placement gives one piece.
     pub(crate) fn cut(ranks: &[usize]) -> Vec<Self> {
         assert!(ranks.is_sorted_by(|a, b| a < b), "{ranks:?}");
         let mut pieces: Vec<Self> = Vec::new();

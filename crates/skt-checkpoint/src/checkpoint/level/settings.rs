@@ -13,21 +13,18 @@ use skt_host::units::parse_seconds;
 use super::folder::{ImageFolder, close_folder};
 use super::{Disk, ImageCost, ImagesEvery, IntervalOf, Level, MAX_LEVELS, Reach, Unopened};
 
-/// The default number of generations to keep: one is left when one has rotted.
+/// One generation is left when one has rotted.
 const KEEP: usize = 2;
-/// The largest share of a run's time that images may cost, those of all levels together, where a
-/// user gives their interval. A tenth is far above what the best interval costs, and leaves a run
-/// most of its rate.
+/// The largest share of a run's time that images of all levels together may cost where a user gives
+/// their interval. A tenth is far above what the best interval costs, and leaves a run most of its
+/// rate.
 pub(crate) const IMAGES_SHARE_MAX: f64 = 0.1;
-/// The longest path, which goes into results of bounded size.
+/// The path goes into results of bounded size.
 const FOLDER_BYTES_MAX: usize = 255;
-/// The most levels that a user may name.
 const MAX_NAMED_LEVELS: usize = if MAX_LEVELS < 4 { MAX_LEVELS } else { 4 };
-/// The options of a level.
 const OPTIONS: [&str; 2] = ["every", "keep"];
 /// Events that memory does not survive are this many times rarer than failures of the job.
 const MTBF_RATIO: f64 = IMAGES_MTBF_SECONDS / 86400.0;
-/// The most generations to keep.
 const MAX_KEPT: usize = 16;
 
 /// A level of images.
@@ -87,9 +84,8 @@ impl LevelSettings {
         Some(())
     }
 
-    /// Opens the level for test `test` of `run`, with the `writer` of its images. For `job` see
-    /// [`ImageFolder::open`]. A folder that cannot be opened is a disk that fails: what a start
-    /// does about it is decided when all ranks know.
+    /// A folder that cannot be opened is a disk that fails: what a start does about it is decided
+    /// when all ranks know. For `job` see [`ImageFolder::open`].
     fn open(&self, run: &str, test: usize, job: Option<u64>, writer: ImageWriter) -> Level {
         let disk: Arc<dyn Disk> = match ImageFolder::open(&self.folder, run, test, job) {
             Ok(disk) => Arc::new(disk),
@@ -99,7 +95,6 @@ impl LevelSettings {
         Level { name, disk, reach: self.reach, every, keep: self.keep }
     }
 
-    /// How often this `writer` writes images.
     fn images_every(&self, writer: ImageWriter) -> ImagesEvery {
         let &Self { every_seconds, is_every_strict, .. } = self;
         let (first_seconds, interval_of): (f64, IntervalOf) = match every_seconds {
@@ -136,7 +131,6 @@ impl LevelSettings {
     }
 }
 
-/// What an image costs the work of a rank.
 #[derive(Debug, Clone, Copy)]
 struct ImageWriter {
     threads: usize,
@@ -149,23 +143,23 @@ struct ImageWriter {
 }
 
 impl ImageWriter {
-    /// Seconds that the work loses to an image of this `cost`: the time that the rank waits, and
-    /// the time that the writer takes on its cores, which the threads share.
+    /// What the work loses to an image: the time that the rank waits, and the time that the writer
+    /// takes on its cores, which the threads share.
     fn cost_seconds(self, cost: &ImageCost) -> f64 {
         let cpu_seconds = if self.shares { cost.cpu_seconds } else { 0.0 };
         cost.wait_seconds + cpu_seconds / self.threads as f64
     }
 }
 
-/// The time between two images that costs least, in seconds, when one takes `write_seconds`, of
-/// which the work loses `cost_seconds`, and failures that need one occur every `mtbf_seconds` on
-/// average: `max(sqrt(2 M C), W)` (Benoit et al., IEEE TC 2017; `skt_model::levels` derives it).
+/// The interval that costs least when an image takes `write_seconds`, of which the work loses
+/// `cost_seconds`, and failures that need one occur every `mtbf_seconds` on average: `max(sqrt(2 M
+/// C), W)` (Benoit et al., IEEE TC 2017; `skt_model::levels` derives it).
 fn best_interval_seconds(cost_seconds: f64, write_seconds: f64, mtbf_seconds: f64) -> f64 {
     young_seconds(mtbf_seconds, cost_seconds).max(write_seconds)
 }
 
-/// The time from one image to the next, in seconds, where a user asks for `asked_seconds`: longer,
-/// if images of which the work loses `cost_seconds` each would cost more than `share_max` of it.
+/// `asked_seconds`, or longer if images of which the work loses `cost_seconds` each would cost more
+/// than `share_max` of it.
 fn affordable_interval_seconds(asked_seconds: f64, cost_seconds: f64, share_max: f64) -> f64 {
     asked_seconds.max(cost_seconds / share_max)
 }
@@ -173,9 +167,8 @@ fn affordable_interval_seconds(asked_seconds: f64, cost_seconds: f64, share_max:
 impl Levels {
     /// Opens the levels for test `test` of `run`, on a rank of `threads` threads. `shares` is
     /// whether the writer of images uses the cores of these threads, `mtbf_seconds` the mean time
-    /// between failures of the job. For `job` see
-    /// [`ImageFolder::open`]. A folder that cannot be opened is a disk that fails: what a start
-    /// does about it is decided when all ranks know.
+    /// between failures of the job. For `job` see [`ImageFolder::open`]. A folder that cannot be
+    /// opened is a disk that fails: what a start does about it is decided when all ranks know.
     pub fn open(
         &self,
         run: &str,
@@ -208,8 +201,7 @@ impl Levels {
 impl FromStr for Levels {
     type Err = BadLevels;
 
-    /// Parses `local:FOLDER` and `global:FOLDER`, each followed by its options, with commas between
-    /// all.
+    /// `local:FOLDER` and `global:FOLDER`, each followed by its options, with commas between all.
     fn from_str(text: &str) -> Result<Self, BadLevels> {
         let bad = || BadLevels(fault(text));
         let levels = with_options(text, LevelSettings::begin, LevelSettings::take);
@@ -220,7 +212,7 @@ impl FromStr for Levels {
     }
 }
 
-/// Explains which word of a text that specifies no levels is wrong, and why.
+/// Which word is wrong, and why.
 fn fault(text: &str) -> String {
     let mut level: Option<LevelSettings> = None;
     for word in text.split(',') {
@@ -245,7 +237,6 @@ fn fault(text: &str) -> String {
     format!("{MAX_NAMED_LEVELS} levels at most, each with its own folder")
 }
 
-/// Why a word begins no level.
 fn no_level(word: &str) -> String {
     match word.split_once(':') {
         Some((reach, _)) if Reach::named(reach).is_none() => {
@@ -268,7 +259,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The interval for all costs of an image and all times between failures.
+        /// For all costs of an image and all times between failures.
         #[test]
         fn the_interval_between_images(
             write in 0.0..1e4f64, wait in 0.0..1e3f64, cpu in 0.0..1e3f64,
@@ -289,7 +280,7 @@ mod tests {
             prop_assert!(interval(&dearer, mtbf) >= seconds);
         }
 
-        /// An interval that a user gives, for all costs of the images of several levels.
+        /// For all costs of the images of several levels.
         #[test]
         fn images_at_a_given_interval_cost_at_most_their_share(
             asked in 1e-3..1e6f64, waits in prop::collection::vec(0.0..1e5f64, 1..5),

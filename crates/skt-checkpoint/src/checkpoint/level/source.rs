@@ -1,35 +1,30 @@
-//! The sources that a restart may take its data from.
-
 use serde::{Deserialize, Serialize};
 
 use super::super::decide::found::Content;
 use super::super::refusal::Refusal;
 use super::disk::{Generation, ImageId};
 
-/// A source of the data of an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EpochSource {
     Memory,
     Images { level: usize, generation: Generation },
 }
 
-/// A source that this start has found to have more rot than its parities can rebuild.
+/// What this start has found to have more rot than its parities can rebuild.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rotten {
     pub source: EpochSource,
     pub refusal: Refusal,
 }
 
-/// An image that a process sees.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FoundImage {
     pub id: ImageId,
-    /// Contents of its seal; `None` if it has no seal, or one of other parameters.
+    /// Of its seal; `None` if it has no seal, or one of other parameters.
     pub content: Option<Content>,
-    /// The checkpoint that a user has chosen for the start of this name, if this is no image but
-    /// the note of that.
+    /// The checkpoint that a user has chosen for the start of this name, if this is a note of that.
     pub chosen: Option<Generation>,
-    /// The differences of its parameters from those of this start, in words, if there are any.
+    /// How its parameters differ from those of this start, in words.
     pub other: Option<String>,
 }
 
@@ -44,14 +39,12 @@ pub struct Restorable {
     /// A generation that survives every loss that the last complete one survives: that one, or a
     /// newer one that lacks no image which older ones have.
     pub most_redundant: Option<Generation>,
-    /// The generation that the run continues from, if a user has chosen it, until the run has newer
-    /// ones.
+    /// The generation that a user has chosen to continue from, until the run has newer ones.
     pub chosen: Option<Generation>,
 }
 
 impl Restorable {
-    /// The generations that stay: the newest `keep`, the most redundant, and the chosen one with
-    /// all that are newer.
+    /// The newest `keep`, the most redundant, and the chosen one with all that are newer.
     pub(crate) fn kept(&self, keep: usize) -> Vec<Generation> {
         let is_kept = |&(i, generation): &(usize, &Generation)| {
             i < keep
@@ -61,8 +54,8 @@ impl Restorable {
         self.generations.iter().enumerate().filter(is_kept).map(|(_, kept)| *kept).collect()
     }
 
-    /// The part of [`Self::kept`] that the run continues from: generations newer than the chosen
-    /// one go as soon as this start has complete images.
+    /// [`Self::kept`] without those newer than the chosen one: these go when this start has its
+    /// own.
     pub(crate) fn continued(&self, keep: usize) -> Vec<Generation> {
         let mut kept = self.kept(keep);
         kept.retain(|generation| self.chosen.is_none_or(|chosen| *generation <= chosen));

@@ -1,15 +1,12 @@
-//! A disk for tests.
-
 use std::fmt::{self, Debug};
 use std::io;
 use std::sync::Arc;
 
 use super::disk::{Disk, FileId, Generation, ImageFile, Slot};
 
-/// Called with the bytes of a write.
+/// With the bytes of a write.
 pub(crate) type OnWrite = Arc<dyn Fn(usize) + Send + Sync>;
 
-/// Calls a function before each write to a disk.
 pub(crate) struct Observed<T: ?Sized>(pub Box<T>, pub OnWrite);
 
 impl<T: ?Sized> Debug for Observed<T> {

@@ -11,63 +11,57 @@ use super::super::vault::Lent;
 use super::disk::{Disk, FileId, Generation, ImageFile, Slot};
 use skt_host::thread_clock::thread_cpu_seconds;
 
-/// An image to be written.
 #[derive(Debug)]
 pub(crate) struct NewImage {
     pub level: usize,
     pub disk: Arc<dyn Disk>,
     pub generation: Generation,
     pub slot: Slot,
-    /// Files that are no longer needed, which this rank removes first.
+    /// Those that are no longer needed: this rank removes them first.
     pub remove: Vec<FileId>,
-    /// The image itself; `None` if there are only files to remove.
+    /// `None` if there are only files to remove.
     pub sealed: Option<Sealed>,
 }
 
-/// The source of an image.
 #[derive(Debug)]
 pub(crate) struct Sealed {
-    /// The image's seal, in whole pages.
+    /// In whole pages.
     pub seal: Vec<u8>,
     /// Offsets of the lent ranges in the body.
     pub places: Vec<u64>,
     pub body_bytes: u64,
 }
 
-/// The result of an image.
 #[derive(Debug)]
 pub(crate) struct Written {
     pub level: usize,
     pub epoch: u64,
     pub end: ImageEnd,
-    /// Files that this rank was to remove first, and has not, as it gave up before.
+    /// Those that this rank was to remove first, and has not, as it gave up before.
     pub left: Vec<FileId>,
-    /// Seconds from its first operation to its last; 0 for one that was given up before it was
-    /// begun.
+    /// From its first operation to its last; 0 for one that was given up before it was begun.
     pub seconds: f64,
     pub cpu_seconds: f64,
 }
 
-/// How an image ended.
 #[derive(Debug)]
 pub(crate) enum ImageEnd {
-    /// The image is complete and survives a power cut; with its bytes.
+    /// Complete, and survives a power cut; with its bytes.
     Sealed(u64),
-    /// There was no image to write, only files to remove, of which some may be left.
+    /// There were only files to remove, of which some may be left.
     Removed,
-    /// The image was not done in time, and does not count.
+    /// Not done in time; does not count.
     GivenUp,
-    /// The image could not be written, for this reason, and does not count.
+    /// Not written, for this reason; does not count.
     Failed(String),
 }
 
-/// The next operation on an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NextOperation {
     Remove(usize),
     Create,
     SyncNames,
-    /// Writes the body from byte `at` of lent range `range` on.
+    /// From byte `at` of lent range `range` on.
     Body {
         range: usize,
         at: usize,
@@ -78,7 +72,6 @@ enum NextOperation {
     Done,
 }
 
-/// Images that are being written from the bytes of a segment.
 pub(crate) struct Writing {
     lent: Lent,
     images: Vec<NewImage>,
@@ -96,7 +89,6 @@ pub(crate) struct Writing {
 }
 
 impl Writing {
-    /// Starts writing `images` from the `lent` ranges, in pieces of `piece_bytes`.
     pub(crate) fn new(lent: Lent, images: Vec<NewImage>, piece_bytes: usize) -> Self {
         assert!(piece_bytes > 0);
         Self {
@@ -124,7 +116,7 @@ impl Writing {
         (self.operations, expected_seconds)
     }
 
-    /// Does the next operation. Returns whether there is another.
+    /// The next operation; returns whether there is another.
     pub(crate) fn advance(&mut self) -> bool {
         let Some(image) = self.images.get(self.image) else { return false };
         self.operations += 1;
@@ -156,8 +148,8 @@ impl Writing {
         self.image < self.images.len()
     }
 
-    /// Stops writing, and frees the space of what is not sealed. Removes no files, as the rank
-    /// waits for this, and a disk may take long to remove many.
+    /// Frees the space of what is not sealed. Removes no files, as the rank waits for this, and a
+    /// disk may take long to remove many.
     pub(crate) fn give_up(&mut self) {
         let is_begun = self.file.is_some();
         let mut seconds = if is_begun { self.begun.elapsed().as_secs_f64() } else { 0.0 };
@@ -232,9 +224,9 @@ impl Writing {
         })
     }
 
-    /// Frees the space of an image that is not complete, and so useless; if that fails, it is freed
-    /// with the file. An image that has a seal, or part of one, is left as it is: a whole seal must
-    /// never stand before a body with a hole.
+    /// An image that is not complete is useless; if its space cannot be freed, it is freed with the
+    /// file. An image that has a seal, or part of one, is left as it is: a whole seal must never
+    /// stand before a body with a hole.
     fn discard_unsealed(&mut self) {
         let is_sealing = matches!(self.next, NextOperation::Seal | NextOperation::SyncSeal);
         if let (false, Some(mut file)) = (is_sealing, self.file.take()) {

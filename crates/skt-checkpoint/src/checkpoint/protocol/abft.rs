@@ -19,8 +19,8 @@ use crate::checkpoint::segment::Loaded;
 use skt_comm::collect::{all_gather_json, broadcast_bytes};
 
 impl<'n> Checkpointer<'n> {
-    /// Recovers: surviving data is as it was left, or as it is in an image; new segments, all
-    /// zeros, replace lost ones, and the application rebuilds them.
+    /// Surviving data is as it was left, or as it is in an image; new segments, all zeros, replace
+    /// lost ones, and the application rebuilds them.
     ///
     /// A loaded segment stays hollow until all images are loaded and enough of each group are
     /// sound. Images are not removed before the application continues, see
@@ -44,10 +44,8 @@ impl<'n> Checkpointer<'n> {
         })
     }
 
-    /// Agrees on the ranks whose images have rotted. Collective.
-    ///
-    /// # Errors
-    /// [`Refusal::RottenImages`] on all ranks, if a group does not survive that.
+    /// The ranks whose images have rotted; [`Refusal::RottenImages`] on all ranks, if a group does
+    /// not survive that. Collective.
     fn agree_on_rot(&self, loaded: &Loaded) -> Result<Vec<usize>> {
         let rotten = self.ranks_where(!loaded.is_sound)?;
         let (lost, parities) = (self.plan.lost.clone(), self.config.parities);
@@ -96,8 +94,8 @@ impl<'n> Checkpointer<'n> {
         Ok(stats)
     }
 
-    /// Whether this is rank 0 and an image is due: then all ranks call [`Self::checkpoint`] at the
-    /// next cut.
+    /// Whether this is rank 0 and an image is due: all ranks then call [`Self::checkpoint`] at a
+    /// cut.
     pub fn wants_images(&mut self) -> bool {
         self.job.rank() == 0 && self.images.are_due()
     }
@@ -110,11 +108,8 @@ impl<'n> Checkpointer<'n> {
 
     /// [`Self::recover`] from the newest images that are left, after all ranks have found that they
     /// cannot continue with what this start recovered, for the reason `why`; with `or_newest` the
-    /// images of [`Self::newest_images`] cannot be used either. Collective.
-    ///
-    /// # Errors
-    /// [`Refusal::OfNoUse`] on all processes if no images are left, with nothing changed; also the
-    /// errors of [`Self::recover`].
+    /// images of [`Self::newest_images`] cannot be used either. [`Refusal::OfNoUse`] on all
+    /// processes if no images are left, with nothing changed. Collective.
     pub fn recover_without(
         mut self,
         why: &str,

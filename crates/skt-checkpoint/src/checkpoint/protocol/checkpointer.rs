@@ -1,5 +1,3 @@
-//! The checkpointer of one rank: the state that all steps of the protocol work on.
-
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -20,19 +18,17 @@ use skt_store::layout::Active;
 pub struct Checkpointer<'n> {
     pub(super) job: Comm,
     pub(super) config: Config,
-    /// The images, which are written from the segment. The field comes before the segment, so that
-    /// they are dropped first.
+    /// Written from the segment, so dropped before it.
     pub(super) images: Images,
-    /// Sources that this start has found rotten, before it resumed from the present one.
+    /// Found by this start before it resumed from the present source.
     pub(super) rotten: Vec<Rotten>,
-    /// The largest progress that an earlier start has noted in a segment of this process's node.
+    /// The largest that an earlier start has noted in a segment of this process's node.
     pub(super) earlier_progress: u64,
     pub(super) plan: StartPlan,
-    /// How this rank's group computes parities.
     pub(super) encoding: Encoding,
-    /// The epoch that is being taken, if any.
+    /// The epoch that is being taken.
     pub(super) under_way: Option<UnderWay>,
-    /// This rank's segment; the last field, so that the hold on the run is released last.
+    /// The last field, so that the hold on the run is released last.
     pub(super) segment: OwnSegment<'n>,
 }
 
@@ -52,7 +48,6 @@ impl<'n> Checkpointer<'n> {
         &self.job
     }
 
-    /// The hook to which steps and waits are reported.
     pub(crate) fn hook(&self) -> Arc<dyn Hook> {
         self.segment.vault.hook()
     }
@@ -81,28 +76,19 @@ impl<'n> Checkpointer<'n> {
         self.segment.layout().bytes
     }
 
-    /// The live workspace A of region `region`.
-    ///
-    /// # Panics
-    /// Before [`Checkpointer::recover`].
+    /// The live workspace A of region `region`, after [`Checkpointer::recover`].
     pub fn region(&mut self, region: usize) -> &mut [u8] {
         self.segment.region(region)
     }
 
-    /// The address of a region's workspace A and its bytes, valid as long as this checkpointer. It
-    /// serves an application that computes while a checkpoint is taken and does not touch the rows
-    /// that it has called ready.
-    ///
-    /// # Panics
-    /// Before [`Checkpointer::recover`].
+    /// The address of a region's workspace A and its bytes, valid as long as this checkpointer,
+    /// after [`Checkpointer::recover`]. It serves an application that computes while a checkpoint
+    /// is taken and does not touch the rows that it has called ready.
     pub fn region_at(&mut self, region: usize) -> (*mut u8, usize) {
         self.segment.region_at(region)
     }
 
-    /// The live workspaces of all regions, for use at the same time.
-    ///
-    /// # Panics
-    /// Before [`Checkpointer::recover`].
+    /// The live workspaces of all regions, to be used at once, after [`Checkpointer::recover`].
     pub fn regions(&mut self) -> Vec<&mut [u8]> {
         self.segment.regions()
     }
@@ -126,8 +112,8 @@ impl<'n> Checkpointer<'n> {
         self.images.seconds()
     }
 
-    /// Waits for the images that are being written. Returns, level by level, whether those of the
-    /// newest epoch are complete on all ranks. Collective.
+    /// Waits for the images that are being written. Returns, by level, whether those of the newest
+    /// epoch are complete on all ranks. Collective.
     pub fn finish_images(&mut self) -> Result<Vec<bool>> {
         self.images.finish(&self.job, &mut self.segment)
     }
@@ -137,8 +123,8 @@ impl<'n> Checkpointer<'n> {
 impl<'n> Checkpointer<'n> {
     /// Declares that A has its contents of the epoch that has begun outside of the corner `outside`
     /// of a region, that is, in the rows before `outside.row` and in the bytes before
-    /// `outside.byte` of all rows. Encodes nothing: [`Checkpointer::poll`] does. Has no effect when
-    /// no epoch has begun.
+    /// `outside.byte` of all rows. [`Checkpointer::poll`] encodes them. Has no effect when no epoch
+    /// has begun.
     ///
     /// # Safety
     /// From here until [`Checkpointer::complete`] has returned, no one writes there: this process
@@ -154,8 +140,7 @@ impl<'n> Checkpointer<'n> {
     }
 
     /// Encodes some of what is ready here, or else progresses the messages. Never waits for other
-    /// ranks, and does little per call. Returns what is left to do before
-    /// [`Checkpointer::complete`].
+    /// ranks, and does little per call. Returns what is left before [`Checkpointer::complete`].
     pub fn poll(&mut self) -> Result<Polled> {
         self.images.advance();
         let Some(mut under_way) = self.under_way.take() else { return Ok(Polled::Done) };
@@ -170,9 +155,8 @@ impl<'n> Checkpointer<'n> {
     }
 }
 
-/// Parts that several steps share.
 impl<'n> Checkpointer<'n> {
-    /// The ranks of the job for which `is_so` holds, in rising order. Collective.
+    /// In rising order. Collective.
     pub(super) fn ranks_where(&self, is_so: bool) -> Result<Vec<usize>> {
         let mut flags = vec![0u8; self.job.size()];
         flags[self.job.rank()] = u8::from(is_so);
@@ -180,7 +164,6 @@ impl<'n> Checkpointer<'n> {
         Ok((0..flags.len()).filter(|&rank| flags[rank] != 0).collect())
     }
 
-    /// Refuses a state or a result that does not fit into the header.
     pub(super) fn check_room(&self, state: &[u8]) -> Result<()> {
         let (bytes, capacity) = (state.len(), self.config.state_capacity_bytes);
         if bytes > capacity {
@@ -190,7 +173,6 @@ impl<'n> Checkpointer<'n> {
         }
     }
 
-    /// Waits until all ranks of the job have called it. Collective.
     pub(super) fn barrier(&mut self, epoch: u64, stats: &mut Stats) -> Result<()> {
         self.segment.step(Step::new(StepName::Barrier, epoch))?;
         self.segment.vault.order();

@@ -41,7 +41,7 @@ pub struct FinishedRun<'n> {
     ids: Vec<SegmentId>,
     /// Levels whose images `clear` removes before the segments.
     levels: Vec<Level>,
-    /// This rank's segment, in use until the end so that no other process removes it.
+    /// In use until the end so that no other process removes it.
     _held: Option<Backing>,
     /// Released last.
     lock: Option<Hold>,
@@ -59,21 +59,19 @@ impl<'n> FinishedRun<'n> {
     }
 
     /// The starts that a segment may name as its lineage if it was out of reach in some start of
-    /// this run: once the result is reported, such segments are leftovers. Empty if none was ever
-    /// out of reach.
+    /// this run: once the result is reported, such segments are leftovers.
     pub fn left(&self) -> &[StartId] {
         &self.left
     }
 
-    /// The hold of this process on the run, which [`FinishedRun::clear`] gives up. An application
-    /// that removes more of the run after that keeps a copy of the hold until then.
+    /// The hold of this process on the run, which [`FinishedRun::clear`] gives up; an application
+    /// that removes more of the run after that keeps a copy of it until then.
     pub fn hold(&self) -> Option<&Hold> {
         self.lock.as_ref()
     }
 
-    /// Handles a run that is found finished: writes the result to all segments that count and lack
-    /// it, so that it survives the same losses before it is reported as in the start that computed
-    /// it. Collective.
+    /// Writes the result to all segments that count and lack it, so that it survives the same
+    /// losses before it is reported as in the start that computed it. Collective.
     pub(super) fn found(
         comm: &Comm,
         mut start: Start<'n>,
@@ -100,11 +98,9 @@ impl<'n> FinishedRun<'n> {
     }
 
     /// Removes what is left of the run, once every process that reports its result has done so.
-    /// Collective; nothing is removed before all have called it.
-    ///
-    /// Returns the errors that kept images of levels from being removed, each on one of the
-    /// processes on which the level's disk fails. A start that finds such images takes them for
-    /// those of an unfinished run.
+    /// Collective; nothing is removed before all have called it. Returns the errors that kept
+    /// images of levels from being removed, each on one of the processes on which the level's disk
+    /// fails: a start that finds such images takes them for those of an unfinished run.
     pub fn clear(mut self) -> Result<Vec<CheckpointError>> {
         self.hook.at(&Step::new(StepName::Clear, self.epoch))?;
         self.comm.barrier()?;
@@ -140,7 +136,7 @@ impl<'n> FinishedRun<'n> {
         Ok(failed.into_iter().map(|(_, error)| error).collect())
     }
 
-    /// Removes the images of a level that this process manages: all that can be removed.
+    /// All that can be removed, of what this process manages.
     fn clear_level(&self, level: &Level) -> Result<()> {
         let (process, size) = (self.comm.rank(), self.comm.size());
         let failed = || level_error("removing the images", level);
@@ -156,8 +152,7 @@ impl<'n> FinishedRun<'n> {
 }
 
 impl<'n> Checkpointer<'n> {
-    /// Waits until all have come to the end of the run, and returns the result of rank 0, so that a
-    /// mark is true. Collective.
+    /// The result of rank 0, once all have come to the end, so that a mark is true. Collective.
     pub(super) fn agree_on_result(&mut self, result: &[u8]) -> Result<Vec<u8>> {
         self.segment.step(Step::new(StepName::Finish, self.segment.record().stamped()))?;
         let mut result = result.to_vec();
@@ -169,13 +164,13 @@ impl<'n> Checkpointer<'n> {
         Ok(result)
     }
 
-    /// Waits until all are marked, so that any one of them has the result. Collective.
+    /// Any one of them has the result then. Collective.
     pub(super) fn marked(&mut self) -> Result<()> {
         self.segment.step(Step::new(StepName::Marked, self.segment.record().stamped()))?;
         Ok(self.job.barrier()?)
     }
 
-    /// The finished run, whose segments are still there.
+    /// The segments are still there.
     pub(super) fn into_finished(self, result: Vec<u8>) -> FinishedRun<'n> {
         let is_lasting = self.config.method != Method::None;
         let ids = if is_lasting { vec![self.segment.id()] } else { Vec::new() };

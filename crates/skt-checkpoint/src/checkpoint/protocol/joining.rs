@@ -1,5 +1,3 @@
-//! The steps of a start that take over its segments once all processes have agreed.
-
 use std::mem;
 
 use super::checkpointer::Checkpointer;
@@ -52,20 +50,16 @@ impl<'n> Checkpointer<'n> {
         })
     }
 
-    /// Waits until all segments exist. Collective.
     pub(super) fn joined(&mut self) -> Result<()> {
         self.segment.step(Step::new(StepName::Joined, self.plan.epoch))?;
         Ok(roll_call(&self.job)?)
     }
 }
 
-/// The slots that this rank writes to on each level. A level without room is given up if there
-/// is something to resume from, or the level is known to have nothing. Collective; nothing has
-/// changed yet.
-///
-/// # Errors
-/// [`Refusal::NoRoom`](crate::checkpoint::refusal::Refusal::NoRoom) on all processes, if there is
-/// nothing to resume from and the level may have images.
+/// Those that this rank writes to. A level without room is given up if there is something to resume
+/// from, or the level is known to have nothing; else
+/// [`Refusal::NoRoom`](crate::checkpoint::refusal::Refusal::NoRoom) on all processes. Collective;
+/// nothing has changed yet.
 pub(super) fn slots_of_levels(
     comm: &Comm,
     start: &Start,
@@ -96,7 +90,6 @@ pub(super) fn slots_of_levels(
     Ok(slots)
 }
 
-/// The layout of a segment in a group of `members`, and the group's code.
 pub(super) fn laid_out(
     config: &Config,
     header_bytes: usize,
@@ -111,8 +104,7 @@ pub(super) fn laid_out(
     Ok((layout, code))
 }
 
-/// The geometry and code of a group. A method without parities uses neither, so any legal geometry
-/// does, even for a job of one rank.
+/// A method without parities uses neither, so any legal geometry does, even for a job of one rank.
 fn shaped(config: &Config, members: usize) -> Result<(Geometry, Codec)> {
     if !config.method.encodes() {
         let geometry = Geometry { members: 2, parities: 1 };

@@ -64,14 +64,9 @@ impl<'n> Checkpointer<'n> {
     /// which has one process per rank, or fewer (see [`Config::may_lose`]).
     ///
     /// [`Checkpointer::rank`] is the rank of this process in the run, which need not be its rank in
-    /// `comm`. Call [`Checkpointer::recover`] next.
-    ///
-    /// If an earlier start completed the run, there is no checkpointer but the result: see
-    /// [`Opened::Finished`].
-    ///
-    /// # Errors
-    /// [`CheckpointError::Refused`] on all processes, with nothing changed, when the job cannot
-    /// resume; any other error on the process where it happens.
+    /// `comm`. Call [`Checkpointer::recover`] next. [`CheckpointError::Refused`] on all processes,
+    /// with nothing changed, when the job cannot resume; any other error on the process where it
+    /// happens.
     pub fn open(
         comm: &Comm,
         memory: impl Memory + 'n,
@@ -88,7 +83,7 @@ impl<'n> Checkpointer<'n> {
         Self::open_after(comm, Box::new(memory), config, shapes, hook, None, Vec::new())
     }
 
-    /// [`Self::open`] for a start that keeps its hold and its findings from an `earlier` decision.
+    /// For a start that keeps its hold and its findings from an `earlier` decision.
     pub(super) fn open_after(
         comm: &Comm,
         memory: Box<dyn Memory + 'n>,
@@ -143,12 +138,9 @@ impl<'n> Checkpointer<'n> {
     /// Brings all ranks to the epoch that was agreed on. Returns `None` when there is no epoch and
     /// the application starts from the beginning. Collective.
     ///
-    /// If more is damaged than can be rebuilt, recovers from the newest sound images. This may
-    /// change [`Checkpointer::rank`] and [`Checkpointer::found`]: read them after this call.
-    ///
-    /// # Errors
-    /// [`CheckpointError::Comm`] when a rank dies; a new start of the job then recovers.
-    /// [`CheckpointError::Refused`] on all processes when nothing sound is left.
+    /// If more is damaged than can be rebuilt, recovers from the newest sound images, or returns
+    /// [`CheckpointError::Refused`] on all processes. This may change [`Checkpointer::rank`] and
+    /// [`Checkpointer::found`]: read them after this call.
     pub fn recover(self: Box<Self>) -> Result<(Box<Self>, Option<Recovered>)> {
         let (start, mut this) = (Instant::now(), self);
         loop {
@@ -163,7 +155,7 @@ impl<'n> Checkpointer<'n> {
         }
     }
 
-    /// [`Self::recover`] from the epoch that was agreed on, without falling back to other images.
+    /// Without falling back to other images.
     fn recover_from_found(&mut self, start: Instant) -> Result<Option<Recovered>> {
         let epoch = self.plan.epoch;
         if epoch == 0 {
@@ -213,16 +205,9 @@ impl<'n> Checkpointer<'n> {
     /// Takes a checkpoint. Collective over the job, at a consistent cut: no message of the
     /// application is in transit.
     ///
-    /// `active` is the part of each region that may have changed since the last checkpoint; a group
-    /// uses the least of its members. `state` is saved with the checkpoint; that of rank 0 counts,
-    /// so it must mean the same to all ranks.
-    ///
-    /// # Errors
-    /// [`CheckpointError::Comm`] when a rank died; then only `open` in a new start of the job
-    /// helps. [`CheckpointError::StateTooLarge`].
-    ///
-    /// # Panics
-    /// With [`Config::check_frozen`], when something outside of `active` has changed.
+    /// `active` is the part of each region that may have changed since the last checkpoint
+    /// ([`Config::check_frozen`] asserts it); a group uses the least of its members. `state` is
+    /// saved with the checkpoint; that of rank 0 counts, so it must mean the same to all ranks.
     pub fn checkpoint(&mut self, active: &[Active], state: &[u8]) -> Result<Stats> {
         self.check_room(state)?;
         // All rows are ready, and nothing can change them before this returns.
@@ -230,14 +215,9 @@ impl<'n> Checkpointer<'n> {
         self.complete(state)
     }
 
-    /// Begins the next epoch, before its cut. Collective over the job.
-    ///
-    /// `active` is the part of each region that may change between the last checkpoint and the cut;
-    /// a group uses the least of its members.
-    ///
-    /// # Panics
-    /// When an epoch has begun already. With [`Config::check_frozen`], when something outside of
-    /// `active` has changed.
+    /// Begins the next epoch, before its cut and after the last one is complete. Collective over
+    /// the job. `active` is the part of each region that may change between the last checkpoint and
+    /// the cut ([`Config::check_frozen`] asserts it); a group uses the least of its members.
     pub fn begin(&mut self, active: &[Active]) -> Result<()> {
         self.begin_in_stages(active, &vec![Vec::new(); active.len()])
     }
@@ -248,15 +228,11 @@ impl<'n> Checkpointer<'n> {
     /// final in order. The active part is encoded in this order; if rows become final in another
     /// order, the result is the same, only later. All members of a group name the same number of
     /// stages; a group uses the least of each.
-    ///
-    /// # Panics
-    /// When an epoch has begun already. With [`Config::check_frozen`], when something outside of
-    /// `active` has changed.
     pub fn begin_in_stages(&mut self, active: &[Active], stages: &[Vec<Active>]) -> Result<()> {
         self.begin_in(active, Some(stages))
     }
 
-    /// Begins the next epoch; `stages` is `None` when everything is final already.
+    /// `stages` is `None` when everything is final already.
     fn begin_in(&mut self, active: &[Active], stages: Option<&[Vec<Active>]>) -> Result<()> {
         self.segment.assert_ready();
         assert!(self.under_way.is_none(), "complete the epoch that has begun first");
@@ -288,17 +264,10 @@ impl<'n> Checkpointer<'n> {
         Ok(())
     }
 
-    /// Completes the epoch at its cut, where all rows are as they are to be saved: waits until the
-    /// whole job has encoded, and commits the epoch with `state`, which is that of rank 0 and must
-    /// mean the same to all. Collective over the job; no message of the application from before the
-    /// cut is in transit.
-    ///
-    /// # Errors
-    /// [`CheckpointError::Comm`] when a rank died; then only `open` in a new start of the job
-    /// helps. [`CheckpointError::StateTooLarge`], with nothing done.
-    ///
-    /// # Panics
-    /// When no epoch has begun.
+    /// Completes the epoch that has begun at its cut, where all rows are as they are to be saved:
+    /// waits until the whole job has encoded, and commits the epoch with `state`, which is that of
+    /// rank 0 and must mean the same to all. Collective over the job; no message of the application
+    /// from before the cut is in transit. [`CheckpointError::StateTooLarge`] with nothing done.
     pub fn complete(&mut self, state: &[u8]) -> Result<Stats> {
         self.check_room(state)?;
         match self.config.method {
@@ -337,15 +306,9 @@ impl<'n> Checkpointer<'n> {
         Ok(stats)
     }
 
-    /// Ends the run: stores its result (that of rank 0 counts) in all segments, after which no
-    /// start computes from them. Collective.
-    ///
-    /// # Errors
-    /// [`CheckpointError::Comm`] when a rank died: the next start resumes from the last checkpoint,
-    /// or gets the result. [`CheckpointError::StateTooLarge`], on all ranks.
-    ///
-    /// # Panics
-    /// When an epoch has begun and is not complete.
+    /// Ends the run, with no epoch under way: stores its result (that of rank 0) in all segments,
+    /// after which no start computes from them. Collective. After [`CheckpointError::Comm`] the
+    /// next start resumes from the last checkpoint, or gets the result.
     pub fn finish(mut self, result: &[u8]) -> Result<FinishedRun<'n>> {
         assert!(self.under_way.is_none(), "complete the epoch that has begun first");
 

@@ -26,7 +26,7 @@ pub struct Recovered {
 }
 
 impl<'n> Checkpointer<'n> {
-    /// Lost members of this rank's group, by position in it.
+    /// By position in the group.
     pub(super) fn lost_members(&self) -> Vec<usize> {
         let ranks = self.segment.members();
         let is_lost = |member: &usize| self.plan.lost.contains(&ranks[*member]);
@@ -38,7 +38,7 @@ impl<'n> Checkpointer<'n> {
         lost
     }
 
-    /// Where this rank's data of the epoch is before the recovery.
+    /// Before the recovery.
     pub(super) fn holds(&self, epoch: u64) -> Holds {
         match self.image() {
             Some(_) => Holds::Copy,

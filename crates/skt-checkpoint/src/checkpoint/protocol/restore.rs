@@ -12,13 +12,11 @@ use skt_host::waits::Announced;
 use skt_store::layout::RegionShape;
 
 impl<'n> Checkpointer<'n> {
-    /// The image that this rank loads, if it loads one.
     pub(super) fn image(&self) -> Option<ImageId> {
         let Load { images, .. } = self.plan.load.as_deref()?;
         images.iter().flatten().find(|id| id.rank == self.job.rank()).copied()
     }
 
-    /// Loads this rank's data of `epoch` from its image, if it loads one.
     pub(super) fn load_image(&mut self, epoch: u64) -> Result<Loaded> {
         let none = Loaded { is_sound: true, failure: None };
         let Some(level) = self.plan.load.as_ref().map(|load| load.level) else { return Ok(none) };
@@ -37,8 +35,7 @@ impl<'n> Checkpointer<'n> {
         Ok(loaded)
     }
 
-    /// Treats the images of the `rotten` ranks as lost: afterwards these ranks count as lost, and
-    /// their segments are zero.
+    /// The `rotten` ranks count as lost afterwards, and their segments are zero.
     pub(super) fn lose_images(&mut self, rotten: &[usize]) {
         if rotten.contains(&self.job.rank()) {
             self.segment.clear_image(self.plan.epoch);
@@ -53,17 +50,14 @@ impl<'n> Checkpointer<'n> {
         }
     }
 
-    /// Makes images due at once if this start resumes from images that have rotted in part.
     pub(super) fn follow_images_at_once(&mut self) {
         if let Some(load) = &self.plan.load {
             self.images.rank_images.make_due(load.level);
         }
     }
 
-    /// Releases everything and decides again, without the rotten source of this start. Collective.
-    ///
-    /// # Errors
-    /// `refusal`, if there is no other source; nothing has changed then.
+    /// Releases everything and decides again, without the rotten source of this start; `refusal`,
+    /// with nothing changed, if there is no other. Collective.
     pub(super) fn open_without(self, refusal: Refusal) -> Result<Box<Self>> {
         let source = match self.plan.load.as_deref() {
             None => EpochSource::Memory,
@@ -84,7 +78,7 @@ impl<'n> Checkpointer<'n> {
         }
     }
 
-    /// Excludes these images from this start, on whatever level they are.
+    /// On whatever level they are.
     pub(super) fn pass_over(&mut self, images: Generation, refusal: &Refusal) {
         for (level, restorable) in self.plan.restorable.iter().enumerate() {
             if restorable.generations.contains(&images) {

@@ -14,7 +14,6 @@ use crate::checkpoint::schedule::{EncodingSchedule, Stats};
 use skt_store::layout::Active;
 
 impl<'n> Checkpointer<'n> {
-    /// Begins to encode A, whose `active` part becomes final in `stages`.
     pub(super) fn begin_self(
         &mut self,
         epoch: u64,
@@ -32,8 +31,7 @@ impl<'n> Checkpointer<'n> {
         Ok(schedule)
     }
 
-    /// Commits the epoch, whose D is complete on this rank, and copies A to B. `start` is when this
-    /// rank had encoded.
+    /// D is complete on this rank since `start`. Commits the epoch, and copies A to B.
     pub(super) fn checkpoint_self(
         &mut self,
         epoch: u64,

@@ -18,9 +18,7 @@ use skt_comm::collect::all_gather_json;
 impl<'n> Checkpointer<'n> {
     /// Compares this rank's data and parities of `epoch` with their checksums, and agrees with the
     /// group on what is damaged. Ranks whose images are lost then count among the plan's lost
-    /// ranks. `unread` is why this rank's image could not be read. Collective over the job.
-    ///
-    /// # Errors
+    /// ranks. `unread` is why this rank's image could not be read. Collective over the job;
     /// [`Refusal::Damaged`] on all ranks, when more of one stripe is damaged or lost than its
     /// parities survive.
     pub(super) fn verify(&mut self, epoch: u64, unread: Option<String>) -> Result<Damaged> {
@@ -43,8 +41,8 @@ impl<'n> Checkpointer<'n> {
         Ok(damaged)
     }
 
-    /// Refuses on all ranks of the job damage that cannot be repaired, by rank and position. The
-    /// images of the `rotten` ranks count as lost. Collective.
+    /// Refuses on all ranks of the job what cannot be repaired, by rank and position. The images of
+    /// the `rotten` ranks count as lost. Collective.
     fn refuse_what_is_too_much(
         &self,
         epoch: u64,

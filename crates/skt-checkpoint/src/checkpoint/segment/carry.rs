@@ -1,5 +1,4 @@
-//! Method `self` (Tang et al., TPDS 2018, section 4): the workspace with its new
-//! parities is a checkpoint while the copy is overwritten.
+//! Method `self`: the parities of the epoch before, where they still hold.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -12,9 +11,9 @@ use crate::checkpoint::schedule::Stats;
 use skt_store::layout::{Active, Area};
 
 impl<'n> OwnSegment<'n> {
-    /// Prepares the parities of `epoch`, which replace those of epoch - 2 in their set. The two
-    /// sets differ only where A was active at epoch - 1. What is active again is encoded again; the
-    /// rest of that part, which froze in between, is copied here, and so are all checksums.
+    /// The parities of `epoch` replace those of epoch - 2 in their set. The two sets differ only
+    /// where A was active at epoch - 1. What is active again is encoded again; the rest of that
+    /// part, which froze in between, is copied here, and so are all checksums.
     pub(crate) fn carry(&mut self, epoch: u64, active: &[Active], stats: &mut Stats) -> Result<()> {
         let start = Instant::now();
         for (region, &now) in active.iter().enumerate() {
@@ -32,8 +31,7 @@ impl<'n> OwnSegment<'n> {
         Ok(())
     }
 
-    /// Copies `bytes` of each row of one band's parities from the set of the epoch before to that
-    /// of the step's epoch.
+    /// `bytes` of each row of one band's parities, from the set of the epoch before.
     fn carry_band(
         &mut self,
         region: usize,
@@ -54,7 +52,7 @@ impl<'n> OwnSegment<'n> {
         self.copy_rows(from, to, rows, bytes, step)
     }
 
-    /// Asserts that A equals its copy outside of `active`.
+    /// A equals its copy outside of `active`.
     pub(crate) fn assert_frozen(&self, active: &[Active]) {
         let (copy, _) = self.method.settled(self.record.stamped());
         for (index, (areas, active)) in self.layout.regions.iter().zip(active).enumerate() {
@@ -66,8 +64,7 @@ impl<'n> OwnSegment<'n> {
         }
     }
 
-    /// Asserts that the new parities equal those of the epoch before outside of the bands and bytes
-    /// that were encoded.
+    /// The new parities equal those of the epoch before outside of what was encoded.
     pub(crate) fn assert_carried(&self, active: &[Active]) {
         for (index, (areas, active)) in self.layout.regions.iter().zip(active).enumerate() {
             let bands = areas.stripes.bands_from(active.row);
@@ -83,8 +80,7 @@ impl<'n> OwnSegment<'n> {
         }
     }
 
-    /// The first row in which two areas differ, compared whole before `row` and up to `byte` from
-    /// there on.
+    /// The first row in which the areas differ, compared whole before `row` and up to `byte` after.
     fn first_difference(&self, one: Area, two: Area, row: usize, byte: usize) -> Option<usize> {
         let pitch = one.pitch_bytes;
         (0..one.rows).find(|&r| {

@@ -1,5 +1,3 @@
-//! Damage of a segment: cells that differ from their checksums.
-
 use std::ops::Range;
 use std::time::Instant;
 
@@ -10,15 +8,15 @@ use crate::checkpoint::record::Holds;
 use skt_store::codec::checksum;
 use skt_store::layout::Summed;
 
-/// A damaged cell of this rank: its position in the group's stripes and in this rank's areas.
+/// A damaged cell of this rank: in the group's stripes and in this rank's areas.
 pub(crate) struct DamagedCell {
     pub place: CellPosition,
     pub area: &'static str,
     pub row: usize,
 }
 
-/// The damage of this rank. All cells are counted, but a limited number is listed, because an
-/// unreadable image consists of damaged cells only.
+/// All damaged cells are counted, but a limited number is listed, because an unreadable image
+/// consists of damaged cells only.
 pub(crate) struct Findings {
     pub listed: Vec<DamagedCell>,
     listed_max: usize,
@@ -37,15 +35,14 @@ impl Findings {
         }
     }
 
-    /// Whether all damaged cells are listed.
     pub(crate) fn are_listed(&self) -> bool {
         self.cells <= self.listed_max
     }
 }
 
 impl<'n> OwnSegment<'n> {
-    /// Compares all data and parities of `epoch` with their checksums. `holds` is where the data
-    /// is, and this rank is member `me` of its group. Lists at most `listed_max` damaged cells.
+    /// `holds` is where the data of `epoch` is, and this rank is member `me` of its group. Lists at
+    /// most `listed_max` damaged cells.
     pub(crate) fn find_damage(
         &self,
         epoch: u64,
@@ -85,8 +82,7 @@ impl<'n> OwnSegment<'n> {
         found
     }
 
-    /// Compares all cells of `rows`, which are a block of the stripe `at`, and adds damaged ones to
-    /// `found`.
+    /// `rows` are a block of the stripe `at`.
     fn check(
         &self,
         summed: Summed,

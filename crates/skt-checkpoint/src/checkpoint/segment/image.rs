@@ -12,22 +12,19 @@ use crate::checkpoint::methods::Method;
 use crate::checkpoint::vault::Lent;
 use skt_store::codec::checksum;
 
-/// How an image was loaded.
 pub(crate) struct Loaded {
     /// Whether the image has a seal, and with method `abft` its single checksum holds.
     pub is_sound: bool,
-    /// Why it could not be read, all or in part.
+    /// Why all or a part of it could not be read.
     pub failure: Option<String>,
 }
 
 impl<'n> OwnSegment<'n> {
-    /// The ranges of this segment that an image of `epoch` has.
     pub(crate) fn image_layout(&self, epoch: u64) -> ImageLayout {
         ImageLayout::new(&self.layout, self.method, epoch, self.abft_image_bytes)
     }
 
-    /// The checksum of an image's part of this rank's segment, if the segment contains no
-    /// checksums; else 0.
+    /// Of an image's part of this rank's segment, if the segment contains no checksums; else 0.
     pub(crate) fn body_sum(&self, layout: &ImageLayout) -> u64 {
         if self.method != Method::Abft {
             return 0;
@@ -45,25 +42,21 @@ impl<'n> OwnSegment<'n> {
         checksum(bytemuck::cast_slice(&sums))
     }
 
-    /// The seal of an image of the epoch in the record, with a body of these bytes and this
-    /// checksum.
+    /// Of an image of the epoch in the record.
     pub(crate) fn seal(&self, body_bytes: u64, body_sum: u64) -> Vec<u8> {
         encode_seal(&self.header, &self.identity, &self.record, body_bytes, body_sum)
     }
 
-    /// Lends these byte ranges for reading.
-    ///
     /// # Safety
-    /// While they are lent, no one writes to them, and this segment exists.
+    /// While the ranges are lent, no one writes to them, and this segment exists.
     pub(crate) unsafe fn lend(&mut self, ranges: &[Range<usize>]) -> Lent {
         // SAFETY: as the caller promises.
         unsafe { self.vault.lend(ranges) }
     }
 
-    /// Loads the ranges of `layout` from an image with this seal. Ranges that cannot be read become
-    /// zero and differ from their checksums. Once more than `unread_bytes_max` could not be read,
-    /// the image is lost, and the rest counts as unread without a try: a disk that fails may take
-    /// seconds to refuse each read.
+    /// Ranges of `layout` that cannot be read become zero and differ from their checksums. Once
+    /// more than `unread_bytes_max` could not be read, the image is lost, and the rest counts as
+    /// unread without a try: a disk that fails may take seconds to refuse each read.
     pub(crate) fn load_image(
         &mut self,
         epoch: u64,
@@ -100,7 +93,6 @@ impl<'n> OwnSegment<'n> {
         Ok(Loaded { is_sound: self.body_sum(layout) == seal.body_sum, failure })
     }
 
-    /// Clears what an image of `epoch` was loaded into.
     pub(crate) fn clear_image(&mut self, epoch: u64) {
         assert!(self.record.is_hollow(), "what comes from an image does not count yet");
         let ImageLayout { ranges, .. } = self.image_layout(epoch);

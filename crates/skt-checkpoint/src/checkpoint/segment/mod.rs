@@ -25,7 +25,6 @@ use super::vault::{Backing, Vault};
 use skt_comm::Result as CommResult;
 use skt_store::layout::{Active, RegionAreas, SegmentLayout};
 
-/// This rank's segment.
 pub(super) struct OwnSegment<'n> {
     memory: Box<dyn Memory + 'n>,
     id: SegmentId,
@@ -33,7 +32,6 @@ pub(super) struct OwnSegment<'n> {
     layout: SegmentLayout,
     identity: Identity,
     method: Method,
-    /// The bytes of the segment.
     pub vault: Vault,
     record: Record,
     /// Method `abft`: bytes of each region, from its first on, that an image has.
@@ -47,7 +45,6 @@ pub(super) struct OwnSegment<'n> {
     lock: Option<Hold>,
 }
 
-/// What a segment was made of.
 pub(super) struct SegmentParts<'n> {
     pub memory: Box<dyn Memory + 'n>,
     pub held: Backing,
@@ -56,8 +53,8 @@ pub(super) struct SegmentParts<'n> {
 }
 
 impl<'n> OwnSegment<'n> {
-    /// The segment of process `process`: `taken` if it has taken one over, else a new one. The
-    /// record is that of a new one until the segment joins a start.
+    /// Of process `process`: `taken` if it has taken one over. The record is that of a new segment
+    /// until it joins a start.
     pub(crate) fn create(
         mut start: Start<'n>,
         taken: Option<OpenSegment>,
@@ -104,7 +101,7 @@ impl<'n> OwnSegment<'n> {
         self.identity.rank
     }
 
-    /// The ranks of the segment's group, by position in the group.
+    /// By position in the group.
     pub(crate) fn members(&self) -> &[usize] {
         &self.identity.members
     }
@@ -121,45 +118,40 @@ impl<'n> OwnSegment<'n> {
         &self.layout
     }
 
-    /// Returns the parts that the segment was made of.
     pub(crate) fn into_parts(self) -> SegmentParts<'n> {
         let (held, hook) = self.vault.into_parts();
         SegmentParts { memory: self.memory, held, lock: self.lock, hook }
     }
 
-    /// Does a step of the protocol, at which a test can kill the rank.
+    /// A test can kill the rank there.
     pub(crate) fn step(&self, step: Step) -> CommResult<()> {
         self.vault.step(step)
     }
 
-    /// The memory of the segment and the areas of a region in it, for encoding and rebuilding.
+    /// For encoding and rebuilding.
     pub(crate) fn encoded_region(&mut self, region: usize) -> (&mut Vault, &RegionAreas) {
         (&mut self.vault, &self.layout.regions[region])
     }
 
-    /// The active parts of the last checkpoint, by region.
     pub(crate) fn last_active(&self) -> &[Active] {
         &self.last_active
     }
 
-    /// Notes the active parts of a checkpoint that is complete.
     pub(crate) fn set_last_active(&mut self, active: Vec<Active>) {
         self.last_active = active;
     }
 
-    /// Writes the application's progress.
     pub(crate) fn note_progress(&mut self, progress: u64) {
         let place = self.header.progress();
         self.vault.bytes_mut(place).copy_from_slice(&progress.to_ne_bytes());
     }
 
-    /// The record as this rank has it. A change is in force once it is written.
+    /// As this rank has it; a change is in force once it is written.
     pub(crate) fn record(&self) -> &Record {
         &self.record
     }
 }
 
-/// The application's workspace.
 impl<'n> OwnSegment<'n> {
     pub(crate) fn set_ready(&mut self) {
         self.ready = true;
@@ -169,21 +161,19 @@ impl<'n> OwnSegment<'n> {
         assert!(self.ready, "recover first");
     }
 
-    /// The live workspace A of a region.
     pub(crate) fn region(&mut self, region: usize) -> &mut [u8] {
         self.assert_ready();
         let a = self.layout.regions[region].a;
         self.vault.bytes_mut(a.range())
     }
 
-    /// The address of a region's workspace A and its bytes, valid as long as this segment.
+    /// The address and the bytes, valid as long as this segment.
     pub(crate) fn region_at(&mut self, region: usize) -> (*mut u8, usize) {
         self.assert_ready();
         let a = self.layout.regions[region].a.range();
         (self.vault.pointer(a.clone()), a.len())
     }
 
-    /// The live workspaces of all regions, for use at the same time.
     pub(crate) fn regions(&mut self) -> Vec<&mut [u8]> {
         self.assert_ready();
         let bytes = self.layout.bytes;
@@ -203,7 +193,7 @@ impl<'n> OwnSegment<'n> {
 
 /// Transitions of the record, each written at the step of the same name.
 impl<'n> OwnSegment<'n> {
-    /// Joins this start; nothing that a later start could need has changed yet.
+    /// Nothing that a later start could need has changed yet.
     pub(crate) fn join(&mut self, plan: &StartPlan, is_new: bool) -> Result<()> {
         let step = Step::new(StepName::Join, plan.epoch);
         if !is_new {
@@ -225,8 +215,7 @@ impl<'n> OwnSegment<'n> {
         Ok(())
     }
 
-    /// Follows the decision of this start, which all segments have joined. Afterwards a segment
-    /// that has not joined it is stale.
+    /// All segments have joined this start. Afterwards a segment that has not is stale.
     pub(crate) fn confirm(&mut self, plan: &StartPlan) -> Result<()> {
         let (method, StartPlan { start, epoch, state, load, .. }) = (self.method, plan);
         let step = Step::new(StepName::Confirm, *epoch);
@@ -258,7 +247,7 @@ impl<'n> OwnSegment<'n> {
         Ok(())
     }
 
-    /// Stamps the epoch, which B and D hold. Afterwards this set of parities is called C.
+    /// B and D hold the epoch. Afterwards this set of parities is called C.
     pub(crate) fn stamp(&mut self, epoch: u64, stats: &mut Stats) -> Result<()> {
         let start = Instant::now();
         self.record.stamp(epoch);
@@ -268,21 +257,20 @@ impl<'n> OwnSegment<'n> {
         Ok(())
     }
 
-    /// COMMIT of an epoch that a copy holds already, or that needs none: it is stamped in the same
-    /// record.
+    /// COMMIT of an epoch that a copy holds already or that needs none: the record stamps it, too.
     pub(crate) fn commit_stamped(&mut self, epoch: u64, state: Vec<u8>) -> Result<()> {
         self.record.commit(epoch, state);
         self.record.stamp(epoch);
         self.write_record(Step::new(StepName::Commit, epoch))
     }
 
-    /// Stamps the epoch after a recovery has completed its flush.
+    /// After a recovery has completed the flush of the epoch.
     fn stamp_flushed(&mut self, epoch: u64) -> Result<()> {
         self.record.stamp(epoch);
         self.write_record(Step::new(StepName::RecoverStamp, epoch))
     }
 
-    /// Records that a replacement has all that its rank had.
+    /// A replacement has all that its rank had.
     pub(crate) fn stamp_rebuilt(&mut self, epoch: u64, state: &[u8]) -> Result<()> {
         if !self.record.is_hollow() {
             return Ok(());
@@ -291,25 +279,21 @@ impl<'n> OwnSegment<'n> {
         self.write_record(Step::new(StepName::RecoverStamp, epoch))
     }
 
-    /// Notes, with the next record that is written, that some of the images that the run depends on
-    /// have rotted.
+    /// With the next record that is written.
     pub(crate) fn note_rotten_images(&mut self) {
         self.record.note_rotten_images();
     }
 
-    /// Drops the note of rotten images, with the next record that is written, as newer images are
-    /// complete.
+    /// With the next record that is written.
     pub(crate) fn forget_rotten_images(&mut self) {
         self.record.forget_rotten_images();
     }
 
-    /// Marks the segment: its record holds the result.
     pub(crate) fn mark(&mut self, result: &[u8]) -> Result<()> {
         self.record.finish(result);
         self.write_record(Step::new(StepName::Mark, self.record.stamped()))
     }
 
-    /// Writes the record, which is then in force.
     fn write_record(&mut self, step: Step) -> Result<()> {
         Ok(self.vault.store_record(&self.header, &mut self.record, step)?)
     }

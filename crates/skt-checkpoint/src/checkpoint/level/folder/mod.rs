@@ -46,7 +46,6 @@ mod tests;
 pub use owner::{FolderOwner, ImageJob, job_at_work};
 use slot::OpenSlot;
 
-/// The prefix of the names of runs' folders.
 const PREFIX: &str = "skt-hpl-images";
 /// The folder of a run, as a level's disk.
 #[derive(Debug)]
@@ -70,12 +69,10 @@ pub enum Remover<'a> {
     User,
 }
 
-/// A refusal of `path`, with the reason.
 fn refused(path: &Path, what: &str) -> io::Error {
     io::Error::new(ErrorKind::PermissionDenied, format!("{} {what}", path.display()))
 }
 
-/// Opens a folder without following a link at its end.
 fn open_folder<F: AsFd>(parent: F, name: &OsStr) -> io::Result<OwnedFd> {
     let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     Ok(openat(parent, name, flags, Mode::empty())?)
@@ -85,14 +82,12 @@ fn file_type(stat: &FileStat) -> SFlag {
     SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT
 }
 
-/// Adds the path to an error.
 fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     let path = path.display().to_string();
     move |error| io::Error::new(error.kind(), format!("{path}: {error}"))
 }
 
-/// Adds the path of a level's folder to an error. A person creates that folder, so the error names
-/// what to do if it does not exist.
+/// A person creates the level's folder, so the error names what to do if it does not exist.
 fn at_parent(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     let shown = path.display().to_string();
     move |error| match error.kind() {
@@ -115,13 +110,11 @@ impl ImageFolder {
     }
 
     /// Opens the folder for the images of test `test` of `run` in `parent`, which must exist, or
-    /// creates it. `job` is a number that the ranks of a job share and no one else can guess.
-    /// Files are created and removed only while that job owns the folder ([`FolderOwner`]); with
-    /// `None` the caller knows that no other job uses it.
+    /// creates it. A folder that is another user's, can be used by others, or is a link is refused.
     ///
-    /// # Errors
-    /// Any error of the system; also when the folder is another user's, can be used by others, or
-    /// is a link.
+    /// `job` is a number that the ranks of a job share and no one else can guess. Files are created
+    /// and removed only while that job owns the folder ([`FolderOwner`]); with `None` the caller
+    /// knows that no other job uses it.
     pub fn open(parent: &Path, run: &str, test: usize, job: Option<u64>) -> io::Result<Self> {
         let above = File::open(parent).map_err(at_parent(parent))?;
         let name = folder_name(run);
@@ -137,10 +130,7 @@ impl ImageFolder {
         Ok(Self { job, ..folder })
     }
 
-    /// Opens the folder `name` of a run in `above`; `None` if this user has none of that name.
-    ///
-    /// # Errors
-    /// Any error of the system; also when this user's folder can be used by others, or is a link.
+    /// `None` if this user has no such folder; an error when others can use it or it is a link.
     fn enter(above: &File, path: PathBuf, name: &str, test: usize) -> io::Result<Option<Self>> {
         let own = Uid::effective().as_raw();
         let run = match open_folder(above, name.as_ref()) {
@@ -190,7 +180,7 @@ impl ImageFolder {
     }
 }
 
-/// The test and the file that a name denotes; `None` if it denotes none.
+/// `None` if `name` denotes no file.
 fn parse_name(name: &str) -> Option<(usize, FileId)> {
     let mut words = name.split('.');
     let mut word = |prefix: &str| words.next()?.strip_prefix(prefix);
@@ -237,9 +227,6 @@ fn runs_in(parent: &Path) -> io::Result<Vec<(String, String)>> {
 }
 
 /// All images of this user in `parent`, by run, test, start and epoch.
-///
-/// # Errors
-/// Any error of the system; also when a folder of this user can be used by others, or is a link.
 pub fn stored_images(parent: &Path) -> io::Result<Vec<StoredImages>> {
     let above = File::open(parent).map_err(at(parent))?;
     let mut all: BTreeMap<(String, usize, Generation), StoredImages> = BTreeMap::new();
@@ -283,9 +270,6 @@ pub fn stored_images(parent: &Path) -> io::Result<Vec<StoredImages>> {
 }
 
 /// The tests of a run of this user that have images in `parent`; none if the run has no folder.
-///
-/// # Errors
-/// Any error of the system; also when the run's folder can be used by others, or is a link.
 pub fn tests_with_images(parent: &Path, run: &str) -> io::Result<BTreeSet<usize>> {
     let above = File::open(parent).map_err(at_parent(parent))?;
     let Some(folder) = folder_of(&above, parent, run, 0)? else { return Ok(BTreeSet::new()) };
@@ -304,9 +288,6 @@ pub struct ImageState {
 
 /// The state in the newest complete images that a run of this user has in `parent`, of its latest
 /// test; none if there are no such images.
-///
-/// # Errors
-/// Any error of the system; also when the run's folder can be used by others, or is a link.
 pub fn newest_state(parent: &Path, run: &str) -> io::Result<Option<ImageState>> {
     let above = File::open(parent).map_err(at_parent(parent))?;
     let Some(mut folder) = folder_of(&above, parent, run, 0)? else { return Ok(None) };
@@ -324,7 +305,7 @@ pub fn newest_state(parent: &Path, run: &str) -> io::Result<Option<ImageState>> 
     Ok(None)
 }
 
-/// The folder of a run in `parent`, which is open as `above`.
+/// `parent` is open as `above`.
 fn folder_of(
     above: &File,
     parent: &Path,
@@ -336,13 +317,9 @@ fn folder_of(
 }
 
 /// Removes all images of a run of this user in `parent`, of tests for which `is_meant` holds, and
-/// the run's folder if nothing else is in it. Returns the number of images and their bytes; zeros
-/// if the run has no folder.
-///
-/// # Errors
-/// Any error of the system, the first one after all that can be removed is removed; also when the
-/// run's folder can be used by others, is a link, or belongs to a job that `remover` does not
-/// name.
+/// the run's folder if nothing else is in it. Returns the number of images and their bytes (zeros
+/// if the run has no folder), or the first error after all that can be removed is. Refuses the
+/// folder of a job that `remover` does not name.
 pub fn remove_images_of(
     parent: &Path,
     run: &str,
@@ -358,16 +335,13 @@ pub fn remove_images_of(
     Ok(removed)
 }
 
-/// Removes the empty folder of a run in `parent`.
-///
-/// # Errors
-/// Any error of the system; also when the run's folder can be used by others, or is a link.
+/// The run's folder in `parent`, which is empty.
 pub(crate) fn close_folder(parent: &Path, run: &str) -> io::Result<()> {
     let above = File::open(parent).map_err(at(parent))?;
     folder_of(&above, parent, run, 0)?.map_or(Ok(()), |folder| remove_empty(&folder.path))
 }
 
-/// Removes a folder if it is empty; another rank may be faster.
+/// Another rank may be faster.
 fn remove_empty(path: &Path) -> io::Result<()> {
     match std::fs::remove_dir(path) {
         Err(error)
@@ -380,7 +354,6 @@ fn remove_empty(path: &Path) -> io::Result<()> {
 }
 
 impl ImageFolder {
-    /// The first whole seal, or note, in a file.
     fn seal_in(&self, file: FileId, header: &HeaderLayout) -> Option<SealState> {
         let read = |id: ImageId| read_seal(header, &mut *self.open(file, id.rank).ok()?).ok();
         let is_whole =
@@ -388,8 +361,7 @@ impl ImageFolder {
         file.images().filter_map(read).find(is_whole)
     }
 
-    /// Removes the images of tests for which `is_meant` holds. Returns their number and their
-    /// bytes.
+    /// Of tests for which `is_meant` holds. Returns the number of images and their bytes.
     fn remove_images(&self, is_meant: &impl Fn(usize) -> bool) -> io::Result<(usize, u64)> {
         let (mut images, mut bytes, mut failed) = (0, 0, Ok(()));
         for name in self.names().map_err(at(&self.path))? {

@@ -43,21 +43,17 @@ use skt_host::{launcher_rank, messages};
 use super::{ImageFolder, Remover, at, file_type, folder_of, remove_empty};
 use skt_store::segments::{Plain, Process};
 
-/// The prefix of the names of records; the rest is the number of the job.
 const PREFIX: &str = "owner.";
-/// The time between two rewrites of a record. What counts is the interval that the record states,
-/// which is measured.
+/// The time between two rewrites of a record; the measured one, which the record states, counts.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// A job that misses this many intervals has ended. It may have missed some by chance, and if it
 /// only stood still, it loses its images.
 const SILENT_INTERVALS: f64 = 8.0;
 /// What is left of a long interval in the next one, so that one pause is not stated for ever.
 const INTERVAL_DECAY: f64 = 0.9;
-/// The time between two reads of the record of another job.
 const POLL: Duration = Duration::from_millis(50);
 /// A longer wait is reported to the user.
 const SILENT: Duration = Duration::from_secs(2);
-/// More than any record has.
 const MAX_RECORD_BYTES: u64 = 4096;
 
 /// A job that wants the folders of a run's images.
@@ -73,17 +69,15 @@ pub struct ImageJob {
     pub outlives_losses: bool,
 }
 
-/// The contents of a job's file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Record {
     host: String,
-    /// Identifies the process that made the record.
     process: String,
     supervisor: Option<String>,
     outlives_losses: bool,
     /// Whether the job owns the folder, or only claims it.
     owns: bool,
-    /// The time between two rewrites of late, in seconds.
+    /// Between two rewrites of late.
     interval_seconds: f64,
     rewrites: u64,
 }
@@ -96,14 +90,13 @@ impl Record {
         Self { host, process, supervisor, outlives_losses, owns, interval_seconds, rewrites }
     }
 
-    /// Whether its process has ended, as far as this kernel knows, and with it the job.
+    /// As far as this kernel knows, its process has ended, and with it the job.
     fn has_ended(&self) -> bool {
         let process = ProcessId::parse(&self.process).filter(ProcessId::is_of_this_boot);
         let is_dead = || process::holder_liveness(&self.process) == Liveness::Dead;
         !self.outlives_losses && process.is_some() && is_dead()
     }
 
-    /// Notes that it is rewritten `seconds` after the last time.
     fn note_interval(&mut self, seconds: f64) {
         let least = INTERVAL.as_secs_f64().max(INTERVAL_DECAY * self.interval_seconds);
         self.interval_seconds = seconds.max(least);
@@ -111,7 +104,6 @@ impl Record {
     }
 }
 
-/// Another job that owns or claims the folder.
 #[derive(Debug, Clone)]
 struct Rival {
     number: u64,
@@ -125,7 +117,7 @@ impl Rival {
         self.record.as_ref().is_none_or(|record| record.owns)
     }
 
-    /// How long its record may stay the same while the job is alive.
+    /// How long the record may stay the same while the job is alive.
     fn patience(&self) -> Duration {
         let stated = self.record.as_ref().map(|record| record.interval_seconds);
         let least = INTERVAL.as_secs_f64();
@@ -160,8 +152,8 @@ pub(crate) struct OwnedByAnother {
     pub is_own: bool,
 }
 
-/// The jobs that have ended: one that is known to have, whatever its record contains (`None`); a
-/// silent one, with the record that did not change.
+/// One that is known to have ended, whatever its record contains (`None`); a silent one, with the
+/// record that did not change.
 type Ended = BTreeMap<u64, Option<Vec<u8>>>;
 
 /// A job's ownership of the folder of a run's images. It ends when this is dropped.
@@ -171,7 +163,6 @@ pub struct FolderOwner {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The record of this job, which a thread rewrites.
 #[derive(Debug)]
 struct KeptRecord {
     folder: ImageFolder,
@@ -192,12 +183,9 @@ enum Watched {
 }
 
 impl FolderOwner {
-    /// Takes the folder, which `open` opens, for `job`. `ended` has the numbers of jobs of which a
-    /// process has ended. If the job has the folder already, by another process, this one keeps the
-    /// record, too. `process` waits for another job to show whether it is alive.
-    ///
-    /// # Errors
-    /// Any error of the system.
+    /// Takes the folder, which `open` opens, for `job`. A process of each of the jobs `ended` has
+    /// ended. If the job has the folder already, by another process, this one keeps the record,
+    /// too. `process` waits for another job to show whether it is alive.
     pub(crate) fn take(
         open: &dyn Fn() -> io::Result<ImageFolder>,
         job: &ImageJob,
@@ -218,8 +206,8 @@ impl FolderOwner {
                 // Another job has removed the empty folder, or this record, which it thought to be
                 // of a job that has ended.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                // On a full disk, or one that can only be read, a restart uses the images of a job
-                // that has ended.
+                // On a disk that is full or read-only, a restart uses the images of a job that has
+                // ended.
                 Err(error) => match folder.rivals(job.number, &mut ended)?.pop() {
                     Some(rival) => rival,
                     None => return Err(error),
@@ -235,7 +223,6 @@ impl FolderOwner {
         }
     }
 
-    /// Makes the record of `job`, and begins to rewrite it.
     fn claim(folder: ImageFolder, job: &ImageJob) -> io::Result<Self> {
         let (is_over, end) = (Mutex::new(false), Condvar::new());
         let (number, record) = (job.number, Mutex::new(Record::new(job)));
@@ -258,7 +245,7 @@ impl FolderOwner {
         Ok(owner)
     }
 
-    /// Decides between this claim and those of other jobs: steps 2 to 4.
+    /// Steps 2 to 4.
     fn settle(&self, ended: &mut Ended, process: &dyn Process) -> io::Result<Settled> {
         let KeptRecord { folder, number, .. } = &*self.record;
         loop {
@@ -293,7 +280,6 @@ impl Drop for FolderOwner {
 }
 
 impl KeptRecord {
-    /// Changes the record, and writes it to its file.
     fn write(&self, flags: OFlag, change: impl FnOnce(&mut Record)) -> io::Result<()> {
         let mut record = self.record.lock().expect("never held over a panic");
         change(&mut record);
@@ -329,16 +315,12 @@ fn record_name(number: u64) -> String {
 }
 
 impl ImageFolder {
-    /// Opens this folder once more.
     fn reopened(&self) -> io::Result<Self> {
         let Self { path, run, test, job } = self;
         Ok(Self { path: path.clone(), run: run.try_clone()?, test: *test, job: *job })
     }
 
     /// Checks that the job of this folder still owns it.
-    ///
-    /// # Errors
-    /// Any error of the system; also when another job owns it.
     pub(super) fn guard(&self) -> io::Result<()> {
         let Some(number) = self.job else { return Ok(()) };
         match self.file(&record_name(number), OFlag::O_RDONLY) {
@@ -353,7 +335,7 @@ impl ImageFolder {
         }
     }
 
-    /// The jobs other than `own` that own or claim the folder, without those known to have ended.
+    /// Those other than `own`, without those known to have ended.
     fn rivals(&self, own: u64, ended: &mut Ended) -> io::Result<Vec<Rival>> {
         let mut rivals = Vec::new();
         for number in self.jobs()?.into_iter().filter(|number| *number != own) {
@@ -373,7 +355,7 @@ impl ImageFolder {
         Ok(rivals)
     }
 
-    /// The numbers of all jobs with a record. What is known to be no file is none.
+    /// All jobs with a record; what is known to be no file is none.
     fn jobs(&self) -> io::Result<Vec<u64>> {
         let number = |name: &String| u64::from_str_radix(name.strip_prefix(PREFIX)?, 16).ok();
         let mut jobs: Vec<u64> = self.names()?.iter().filter_map(number).collect();
@@ -385,7 +367,7 @@ impl ImageFolder {
         Ok(jobs)
     }
 
-    /// The job with this number; `None` if it has no record.
+    /// `None` if it has no record.
     fn rival(&self, number: u64) -> io::Result<Option<Rival>> {
         let file = match self.file(&record_name(number), OFlag::O_RDONLY) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -397,8 +379,8 @@ impl ImageFolder {
         Ok(Some(Rival { number, bytes, record }))
     }
 
-    /// Watches another job until its record changes or is gone, or has been the same for so long
-    /// that the job has ended, which is noted.
+    /// Watches another job until its record changes or is gone, or the job has ended, which is
+    /// noted, as the record has been the same for so long.
     fn watch(
         &self,
         rival: &Rival,
@@ -430,10 +412,7 @@ impl ImageFolder {
         }
     }
 
-    /// Prepares the removal of images: removes the records of the jobs that `remover` names.
-    ///
-    /// # Errors
-    /// Any error of the system; also when another job has a record here.
+    /// Removes the records of the jobs that `remover` names; an error when another one is here.
     pub(super) fn release_for(&self, remover: Remover) -> io::Result<()> {
         for number in self.jobs()? {
             let Some(rival) = self.rival(number)? else { continue };
@@ -456,7 +435,6 @@ impl ImageFolder {
         Ok(())
     }
 
-    /// Removes the record of a job, if it has one.
     fn remove_record(&self, number: u64) -> io::Result<()> {
         match unlinkat(&self.run, record_name(number).as_str(), UnlinkatFlags::NoRemoveDir) {
             Ok(()) | Err(Errno::ENOENT) => Ok(()),
@@ -465,11 +443,7 @@ impl ImageFolder {
     }
 }
 
-/// A job that is at work on the images of `run` in `parent`, in words, if there is one: watches
-/// those that have a record there.
-///
-/// # Errors
-/// Any error of the system; also when the run's folder can be used by others, or is a link.
+/// A job that is at work on the images of `run` in `parent`, in words; watches the records there.
 pub fn job_at_work(parent: &Path, run: &str) -> io::Result<Option<String>> {
     let above = File::open(parent).map_err(at(parent))?;
     let Some(folder) = folder_of(&above, parent, run, 0)? else { return Ok(None) };
@@ -501,7 +475,7 @@ pub(super) mod testing {
         FolderOwner::take(&open, job, ended, &Plain).expect("a folder")
     }
 
-    /// The folder in `above`, which job `number` has until this is dropped.
+    /// Job `number` has the folder in `above` until this is dropped.
     pub(crate) fn own(above: &Path, number: u64) -> FolderOwner {
         take(above, &job(number), &[]).expect("no other job")
     }
@@ -530,7 +504,7 @@ mod tests {
         Slot { rank: 0, ranks: SpacedRanks::alone(0), bytes: 4096 }
     }
 
-    /// Writes the record of a job that does not rewrite it, made by this process in another boot.
+    /// A job that does not rewrite its record, which this process made in another boot.
     fn plant(above: &Path, number: u64, change: impl FnOnce(&mut Record)) {
         let mut record = Record { owns: true, ..Record::new(&job(number)) };
         record.process = "17.1.1.another-boot".into();
@@ -680,7 +654,6 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(12))]
 
-        /// Jobs start and end at any time; each that owns the folder is alone with it.
         #[test]
         fn no_two_jobs_have_the_folder_at_once(
             numbers in prop::collection::btree_set(1u64..100, 2..5),

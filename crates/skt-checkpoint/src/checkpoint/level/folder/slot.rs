@@ -1,8 +1,6 @@
-//! A slot of an open file.
-//!
-//! Writes bypass the page cache (`O_DIRECT`) if the file system allows it: the cache would copy
-//! everything, while memory is full of the matrix. What is not a whole block, such as the end of a
-//! part of the body, goes through the cache.
+//! Writes to a slot of an open file bypass the page cache (`O_DIRECT`) if the file system allows
+//! it: the cache would copy everything, while memory is full of the matrix. What is not a whole
+//! block, such as the end of a part of the body, goes through the cache.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -18,27 +16,25 @@ use super::super::disk::ImageFile;
 use super::super::ranks::SpacedRanks;
 use super::at;
 
-/// Bytes written to the page cache before they are flushed to the disk and dropped from the cache:
-/// an image is as large as the matrix.
+/// Bytes written before the page cache is flushed: an image is as large as the matrix.
 const FLUSH_BYTES: u64 = 256 << 20;
-/// The alignment that `O_DIRECT` requires of addresses, file offsets and lengths: the largest block
-/// of a disk, whatever the page size of the system is.
+/// What `O_DIRECT` requires of addresses, file offsets and lengths: the largest block of a disk,
+/// whatever the page size of the system is.
 const BLOCK_BYTES: usize = 4096;
 
-/// An open slot.
 pub(crate) struct OpenSlot {
     file: File,
-    /// The file again, opened to bypass the page cache.
+    /// Opened to bypass the page cache.
     direct: Option<File>,
     path: PathBuf,
-    /// The slot's bytes within the file.
+    /// Within the file.
     bytes: Range<u64>,
-    /// Bytes of the file that are written and not flushed to the disk yet.
+    /// Written to the file and not flushed to the disk yet.
     flushed: Range<u64>,
 }
 
 impl OpenSlot {
-    /// The slot of `rank`, which is one of `ranks`, in a file with slots of `slot_bytes`.
+    /// `rank` is one of `ranks`, each with `slot_bytes`.
     pub(crate) fn new(
         file: File,
         path: PathBuf,
@@ -51,8 +47,7 @@ impl OpenSlot {
         Self { file, direct: None, path, bytes, flushed: 0..0 }
     }
 
-    /// Prepares for writing: makes the file `all_bytes` long, and reserves the space of the slot if
-    /// the file system can.
+    /// Makes the file `all_bytes` long, and reserves the space of the slot if the file system can.
     pub(crate) fn reserve(&mut self, all_bytes: u64) -> io::Result<()> {
         // Names the open file, even if its path now leads to another one.
         let itself = format!("/proc/self/fd/{}", self.file.as_raw_fd());
@@ -85,8 +80,7 @@ impl OpenSlot {
         }
     }
 
-    /// Writes the whole blocks at the start of `bytes` past the page cache. Returns their bytes; 0
-    /// if that is not possible.
+    /// The whole blocks at the start of `bytes`. Returns their bytes; 0 if that is not possible.
     fn write_direct(&mut self, place: u64, bytes: &[u8]) -> io::Result<usize> {
         let Some(direct) = &self.direct else { return Ok(0) };
         let lies_well = (bytes.as_ptr().addr() | place as usize).is_multiple_of(BLOCK_BYTES);
@@ -107,7 +101,6 @@ impl OpenSlot {
         }
     }
 
-    /// Writes through the page cache.
     fn write_cached(&mut self, place: u64, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, place).map_err(at(&self.path))?;
         let end = place + bytes.len() as u64;

@@ -18,7 +18,6 @@ fn folder() -> (TempDir, ImageFolder) {
     (above, folder)
 }
 
-/// The slot of one of four ranks that share a file, 4 to 7.
 fn slot(rank: usize) -> Slot {
     Slot { rank, ranks: "4-7".parse().unwrap(), bytes: SLOT_BYTES }
 }
@@ -94,7 +93,6 @@ fn direct_and_cached_writes_store_the_same_bytes() {
     assert!(fs::read(path(&folder)).unwrap()[SLOT_BYTES as usize..][..read.len()] == expected);
 }
 
-/// Bytes of a file that are in the page cache.
 fn cached_bytes(file: &File) -> u64 {
     let len = NonZeroUsize::new(file.metadata().unwrap().len() as usize).unwrap();
     let mut pages = vec![0u8; len.get().div_ceil(4096)];

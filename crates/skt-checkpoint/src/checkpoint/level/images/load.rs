@@ -1,5 +1,3 @@
-//! Loading a rank's image at a restart, and removing images that no start needs any more.
-
 use std::{io, mem};
 
 use super::super::disk::{FileId, Generation, ImageFile, ImageId};
@@ -14,9 +12,8 @@ use crate::checkpoint::hook::{Step, StepName};
 
 use crate::checkpoint::segment::{Loaded, OwnSegment};
 
-/// The `files` that no start needs: those of generations that cannot be restored, or are not kept.
-/// While no generation can be restored, all generations with a `sealed` image stay. The `note` of a
-/// chosen checkpoint stays.
+/// Those of generations that cannot be restored, or are not kept. While no generation can be
+/// restored, all generations with a `sealed` image stay. The `note` of a chosen checkpoint stays.
 fn unneeded(
     level: &Level,
     files: &[FileId],
@@ -39,7 +36,7 @@ fn open(level: &Level, id: ImageId) -> io::Result<Box<dyn ImageFile>> {
     }
 }
 
-/// Opens an image and reads its seal, which must fit its name and `layout`.
+/// The seal must fit the image's name and `layout`.
 fn open_sealed(
     level: &Level,
     id: ImageId,
@@ -59,9 +56,8 @@ fn open_sealed(
 }
 
 impl Images {
-    /// Loads the copy, parities and checksums of this rank from its image `id` of level `number`.
-    /// The segment is hollow until they are verified. Bytes that cannot be read, some or all, stay
-    /// zero and differ from their checksums; if they are more than `unread_bytes_max`, the image is
+    /// The segment is hollow until what is loaded is verified. Bytes that cannot be read stay zero
+    /// and differ from their checksums; if they are more than `unread_bytes_max`, the image is
     /// lost.
     pub(crate) fn load(
         &self,
@@ -80,9 +76,8 @@ impl Images {
         }
     }
 
-    /// Removes the images that no start needs any more, among those that this process manages.
-    /// Rotten ones are among them, since the run resumes from another source. If removal fails, for
-    /// instance on a read-only disk, the level fails.
+    /// Those that this process manages, rotten ones among them, since the run resumes from another
+    /// source. If removal fails, for instance on a read-only disk, the level fails.
     pub(crate) fn discard_superfluous(
         &mut self,
         segment: &OwnSegment,

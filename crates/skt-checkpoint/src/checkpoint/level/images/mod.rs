@@ -1,6 +1,5 @@
 //! The images of this rank. A segment lends the bytes of a stamped epoch to the writer of images,
-//! and takes them back before it overwrites them. At the barriers the ranks exchange which images
-//! are sealed.
+//! and takes them back before it overwrites them. At the barriers ranks exchange what is sealed.
 
 mod load;
 
@@ -26,19 +25,17 @@ use skt_comm::Comm;
 use skt_comm::collect::{all_max, all_reduce};
 use skt_host::messages;
 
-/// The images of this rank on all levels.
 pub(crate) struct Images {
     levels: Vec<Level>,
     piece_bytes: usize,
     helper: Helper,
-    /// What is known of the images of this rank.
     pub rank_images: RankImages,
-    /// The files of images that this process manages, by level.
+    /// Those that this process manages, by level.
     seen_files: Vec<Vec<FileId>>,
 }
 
 impl Images {
-    /// Starts the writer of this rank's images, which go to the `slots` of the levels. Collective.
+    /// The writer's images go to the `slots` of the levels. Collective.
     pub(crate) fn start(
         comm: &Comm,
         start: &Start,
@@ -85,8 +82,8 @@ impl Images {
         })
     }
 
-    /// Seconds that the images of one epoch take this rank, judging by those that it has written or
-    /// is writing in this start; 0 if there are none.
+    /// That the images of one epoch take this rank, judging by those that it has written or is
+    /// writing in this start; 0 if there are none.
     pub(crate) fn seconds(&mut self) -> f64 {
         if let Some(written) = self.helper.done() {
             self.rank_images.note(written, 0.0);
@@ -94,7 +91,7 @@ impl Images {
         self.rank_images.seconds_of_images()
     }
 
-    /// Waits for the images that are being written, on all ranks.
+    /// On all ranks.
     fn wait(&mut self, job: &Comm, segment: &mut OwnSegment) -> Result<()> {
         let (start, hook) = (Instant::now(), segment.vault.hook());
         let (written, _free) = self.helper.take_back(false, &*hook);
@@ -103,8 +100,8 @@ impl Images {
     }
 
     /// Waits for the images that are being written, and for those of the newest epoch that had no
-    /// room before. Returns, level by level, whether those of the newest epoch are complete on all
-    /// ranks. Collective.
+    /// room before. Returns whether those of the newest epoch are complete everywhere, by level.
+    /// Collective.
     pub(crate) fn finish(&mut self, job: &Comm, segment: &mut OwnSegment) -> Result<Vec<bool>> {
         if self.rank_images.is_empty() {
             return Ok(Vec::new());
@@ -120,7 +117,7 @@ impl Images {
         Ok(self.rank_images.reports().into_iter().map(is_whole).collect())
     }
 
-    /// Does one operation on an image, if this rank writes its images itself.
+    /// One operation, if this rank writes its images itself.
     pub(crate) fn advance(&mut self) {
         self.helper.advance();
     }
@@ -129,8 +126,7 @@ impl Images {
         self.due() != 0
     }
 
-    /// The levels that need an image now, one bit each, as rank 0 sees it; warns of intervals that
-    /// are longer than the user asks for.
+    /// One bit per level, as rank 0 sees it; warns of intervals longer than the user asks for.
     fn due(&mut self) -> u8 {
         for why in self.rank_images.new_warnings() {
             messages::print(format_args!("warning: {why}"));
@@ -142,20 +138,18 @@ impl Images {
         let (_written, _free) = self.helper.take_back(true, hook);
     }
 
-    /// Takes the bytes of an epoch back from the writer of images, if it still has them.
     pub(crate) fn take_back(&mut self, hook: &dyn Hook) -> Free {
         self.take_back_since(Instant::now(), hook)
     }
 
-    /// [`Self::take_back`] for a rank that has waited for the images since `start`.
+    /// For a rank that has waited for the images since `start`.
     pub(crate) fn take_back_since(&mut self, start: Instant, hook: &dyn Hook) -> Free {
         let (written, free) = self.helper.take_back(false, hook);
         self.rank_images.note(written, start.elapsed().as_secs_f64());
         free
     }
 
-    /// [`Self::take_back`], unless the images are of the epoch before `epoch`, whose bytes
-    /// may stay lent.
+    /// Unless the images are of the epoch before `epoch`, whose bytes may stay lent.
     pub(crate) fn take_back_before(&mut self, epoch: u64, hook: &dyn Hook) -> Free {
         if self.rank_images.writing() + 1 == epoch {
             self.helper.leave()
@@ -164,9 +158,8 @@ impl Images {
         }
     }
 
-    /// Starts writing images of `epoch` on the levels that are `due`. The epoch is stamped: nothing
-    /// of it changes before it is taken back. With method `abft`, nothing of the rank's data
-    /// changes.
+    /// Images of `epoch` on the levels that are `due`. The epoch is stamped: nothing of it (with
+    /// method `abft`, of the rank's data) changes before it is taken back.
     pub(crate) fn write(&mut self, segment: &mut OwnSegment, epoch: u64, due: u8) {
         if self.rank_images.is_empty() {
             return;
@@ -194,7 +187,7 @@ impl Images {
         self.helper.write(Writing::new(lent, images, self.piece_bytes), free);
     }
 
-    /// The job-wide barrier, at which ranks exchange the state of their images. Collective.
+    /// The barrier of the job, at which ranks exchange the state of their images. Collective.
     pub(crate) fn barrier(&mut self, job: &Comm, segment: &mut OwnSegment) -> Result<()> {
         let mut votes = self.rank_images.votes();
         all_reduce(job, &mut votes, Vote::and)?;
@@ -205,8 +198,7 @@ impl Images {
         Ok(())
     }
 
-    /// Appends to the state of rank 0 one byte with the levels that are due; nothing without
-    /// levels.
+    /// The state of rank 0 gets one byte with the levels that are due; none without levels.
     pub(crate) fn append_due(&mut self, job: &Comm, state: &mut Vec<u8>) {
         const { assert!(MAX_LEVELS <= u8::BITS as usize) };
         if !self.rank_images.is_empty() {
@@ -221,15 +213,14 @@ impl Images {
         }
     }
 
-    /// Removes the byte that [`Self::append_due`] has added to the state, and returns it; 0 without
-    /// levels.
+    /// What [`Self::append_due`] has added; 0 without levels.
     pub(crate) fn split_off_due(&self, state: &mut Vec<u8>) -> u8 {
         if self.rank_images.is_empty() { 0 } else { state.pop().expect("rank 0 has appended it") }
     }
 }
 
-/// When the newest restorable images of each level were due, in seconds of the run, according to
-/// the states in their seals; 0 for a level without any. Collective.
+/// In seconds of the run, according to the states in the seals of the newest restorable images of
+/// each level; 0 for a level without any. Collective.
 fn newest_seconds(
     comm: &Comm,
     config: &Config,

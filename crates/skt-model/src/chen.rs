@@ -8,15 +8,14 @@ use super::error::{at_least, check, non_negative, positive};
 /// takes `gamma` per byte; a process sends and receives at the same time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Network {
-    /// alpha: latency of a message.
+    /// alpha: of a message.
     pub latency_seconds: f64,
-    /// beta: seconds per byte of a message.
+    /// beta: of a message.
     pub transfer_seconds_per_byte: f64,
-    /// gamma: seconds per byte of a sum.
+    /// gamma: of a sum.
     pub reduce_seconds_per_byte: f64,
 }
 
-/// What one encoding computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
     /// A plain sum or XOR, with gamma per byte.
@@ -26,7 +25,6 @@ pub enum Code {
 }
 
 impl Network {
-    /// Checks the network.
     pub fn validate(&self) -> Result<(), ModelError> {
         non_negative("latency_seconds", self.latency_seconds)?;
         positive("transfer_seconds_per_byte", self.transfer_seconds_per_byte)?;
@@ -58,8 +56,8 @@ impl Network {
         Ok(2.0 * depth * failures as f64 * per_level)
     }
 
-    /// Seconds for one encoding along a chain in t = m/s segments of s bytes: `(p - 2 + t) (alpha +
-    /// (beta + gamma) s)` (section 3.3).
+    /// One encoding along a chain in t = m/s segments of s bytes: `(p - 2 + t) (alpha + (beta +
+    /// gamma) s)` (section 3.3).
     pub fn chain_seconds_with_segment(
         &self,
         processes: usize,
@@ -75,9 +73,9 @@ impl Network {
         Ok(steps * (self.latency_seconds + self.seconds_per_byte(code) * segment_bytes))
     }
 
-    /// The segment, in bytes, that makes [`Network::chain_seconds_with_segment`] fastest: `s1 =
-    /// sqrt(m alpha / ((p-2) (beta + gamma)))` (section 3.3), at most the whole checkpoint. With a
-    /// latency of zero the optimum is an infinitely small segment; one byte is returned.
+    /// What makes [`Network::chain_seconds_with_segment`] fastest: `s1 = sqrt(m alpha / ((p-2)
+    /// (beta + gamma)))` (section 3.3), at most the whole checkpoint; one byte for a latency of
+    /// zero.
     pub fn optimal_segment_bytes(
         &self,
         processes: usize,
@@ -91,8 +89,7 @@ impl Network {
         Ok(unbounded.max(1.0).min(bytes))
     }
 
-    /// Seconds for k encodings along a chain, each with the optimal segment: k times eq. 2, which
-    /// is eq. 7 without its O().
+    /// k encodings along a chain with the optimal segment: k times eq. 2, eq. 7 without its O().
     pub fn chain_seconds(
         &self,
         processes: usize,
@@ -106,8 +103,8 @@ impl Network {
         Ok(failures as f64 * once)
     }
 
-    /// Seconds for k encodings in groups of g processes with checksum processes of their own, all
-    /// groups at once: eq. 8. The chain has the g members and the process that keeps the checksum.
+    /// k encodings in groups of g processes with checksum processes of their own, all groups at
+    /// once: eq. 8. The chain has the g members and the process that keeps the checksum.
     pub fn grouped_seconds(
         &self,
         group_size: usize,
@@ -119,8 +116,7 @@ impl Network {
         self.chain_seconds(group_size + 1, failures, bytes, code)
     }
 
-    /// Seconds for a pipelined broadcast of m bytes along a chain with the best segment: the chain
-    /// of section 3.3 without the sum.
+    /// A pipelined broadcast along the chain of section 3.3 with the best segment, without the sum.
     fn broadcast_seconds(&self, processes: usize, bytes: f64) -> f64 {
         if processes < 2 {
             return 0.0;
@@ -131,8 +127,8 @@ impl Network {
         ((hops * self.latency_seconds).sqrt() + (beta * bytes).sqrt()).powi(2)
     }
 
-    /// Seconds for the localized scheme without checksum processes: k encodings within groups of
-    /// k(k+1), each result then kept k+1 times (eq. 9).
+    /// The localized scheme without checksum processes: k encodings within groups of k(k+1), each
+    /// result then kept k+1 times (eq. 9).
     pub fn localized_seconds(&self, failures: usize, bytes: f64) -> Result<f64, ModelError> {
         self.check(2, 2, "2 or more", failures, bytes)?;
         let group_size = failures * (failures + 1);

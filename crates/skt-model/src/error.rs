@@ -1,11 +1,8 @@
-//! Errors in the input of a model.
-
 use std::ops::RangeInclusive;
 
 use skt_host::units::counted;
 use thiserror::Error;
 
-/// An input that no formula can take.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[allow(missing_docs)] // each message names its fields
 pub enum ModelError {
@@ -23,22 +20,18 @@ pub enum ModelError {
     Plan { reason: String },
 }
 
-/// Returns `value` if it is finite and above zero.
 pub fn positive(parameter: &'static str, value: f64) -> Result<f64, ModelError> {
     check(parameter, value, value > 0.0, "a finite number above 0")
 }
 
-/// Returns `value` if it is finite and not below zero.
 pub fn non_negative(parameter: &'static str, value: f64) -> Result<f64, ModelError> {
     check(parameter, value, value >= 0.0, "a finite number, 0 or above")
 }
 
-/// Returns `value` if it is between 0 and 1, both included.
 pub fn fraction(parameter: &'static str, value: f64) -> Result<f64, ModelError> {
     check(parameter, value, (0.0..=1.0).contains(&value), "a fraction from 0 to 1")
 }
 
-/// Returns `value` if it is in `range`.
 pub fn within(
     parameter: &'static str,
     value: usize,
@@ -51,7 +44,6 @@ pub fn within(
     Err(ModelError::OutOfRange { parameter, value: value as f64, expected })
 }
 
-/// Returns `value` if it is at least `min`.
 pub fn at_least(
     parameter: &'static str,
     value: usize,
@@ -61,7 +53,7 @@ pub fn at_least(
     within(parameter, value, min..=usize::MAX, expected)
 }
 
-/// Returns `value` if it is finite and `legal`; `expected` describes what is.
+/// `expected` describes what is `legal`.
 pub fn check(
     parameter: &'static str,
     value: f64,

@@ -1,5 +1,3 @@
-//! A checkpoint group: n members on n failure domains, of which any m may be lost.
-
 use super::ModelError;
 
 /// `size` members of which any `parities` may be lost at once.
@@ -10,7 +8,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// A group of `size` >= 2 members with 1 <= `parities` <= `size`/2.
+    /// 2 <= `size`, 1 <= `parities` <= `size`/2.
     pub fn new(size: usize, parities: usize) -> Result<Self, ModelError> {
         if size < 2 || parities < 1 || 2 * parities > size {
             return Err(ModelError::Group { size, parities });
@@ -18,12 +16,10 @@ impl Group {
         Ok(Self { size, parities })
     }
 
-    /// Number of members (n).
     pub fn size(self) -> usize {
         self.size
     }
 
-    /// Number of simultaneous losses that the group survives (m).
     pub fn parities(self) -> usize {
         self.parities
     }

@@ -17,60 +17,47 @@ use super::optimum::minimize_log;
 use super::tang::memory::Protocol;
 use super::{Group, ModelError, exact};
 
-/// A job under one of the in-memory protocols.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct InMemoryJob {
-    /// The protocol.
     pub protocol: Protocol,
-    /// The members and parities of a group.
     pub group: Group,
-    /// Number of nodes that compute.
     pub nodes: usize,
-    /// Number of spare nodes; `None` for as many as needed.
+    /// `None` for as many as needed.
     pub spares: Option<usize>,
-    /// Mean time between failures of one node.
     pub node_mtbf_seconds: f64,
-    /// Time of the computation without checkpoints and failures.
+    /// Without checkpoints and failures.
     pub work_seconds: f64,
-    /// Time of one checkpoint.
     pub checkpoint_seconds: f64,
     /// The share of full speed at which work continues during a checkpoint.
     pub overlap_fraction: f64,
-    /// Time for detection and relaunch after a failure.
+    /// For detection and relaunch after a failure.
     pub downtime_seconds: f64,
-    /// Time to rebuild the lost members.
     pub recovery_seconds: f64,
 }
 
-/// The expected outcome of a job.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Expectation {
-    /// Seconds of work between two checkpoints, or of a step ([`Protocol::Abft`]); infinite without
-    /// protection.
+    /// Between two checkpoints, or of a step ([`Protocol::Abft`]); infinite without protection.
     pub interval_seconds: f64,
-    /// Expected seconds from start to end, if no data are lost.
+    /// Expected from start to end, if no data are lost.
     pub time_seconds: f64,
     /// The work's time over the expected time.
     pub efficiency: f64,
-    /// Expected number of failures in that time.
+    /// Expected in that time.
     pub failures: f64,
-    /// Probability that no data are lost (for [`Protocol::None`]: that nothing
-    /// fails at all).
+    /// That no data are lost (for [`Protocol::None`]: that nothing fails at all).
     pub keeps_data_probability: f64,
-    /// Probability that the spares suffice if no data are lost; 1 for [`Protocol::None`], where no
-    /// loss of data means no failure.
+    /// If no data are lost; 1 for [`Protocol::None`], where no loss of data means no failure.
     pub spares_suffice_probability: f64,
 }
 
 impl Expectation {
-    /// Probability to finish without a loss of data and with the spares at hand.
     pub fn finish_probability(&self) -> f64 {
         self.keeps_data_probability * self.spares_suffice_probability
     }
 }
 
 impl InMemoryJob {
-    /// Checks the parameters.
     pub(crate) fn validate(&self) -> Result<(), ModelError> {
         // Without a protocol there are no groups, so any number of nodes is legal.
         let least = if self.protocol == Protocol::None { 1 } else { self.group.size() };
@@ -84,17 +71,14 @@ impl InMemoryJob {
         Ok(())
     }
 
-    /// MTBF of all nodes that compute together.
     pub(crate) fn system_mtbf_seconds(&self) -> f64 {
         self.node_mtbf_seconds / self.nodes as f64
     }
 
-    /// Seconds of an outage: detection, relaunch and rebuild.
     pub(crate) fn outage_seconds(&self) -> f64 {
         self.downtime_seconds + self.recovery_seconds
     }
 
-    /// The job as a coordinated protocol.
     fn coordinated(&self) -> Coordinated {
         Coordinated {
             checkpoint_seconds: self.checkpoint_seconds,
@@ -123,20 +107,17 @@ impl InMemoryJob {
             .product()
     }
 
-    /// Mean time between failures that end in a loss of data: the MTBF of all nodes over
-    /// [`InMemoryJob::loss_probability_per_failure`].
+    /// Between failures that end in a loss of data.
     pub(crate) fn data_loss_mtbf_seconds(&self) -> f64 {
         self.system_mtbf_seconds() / self.loss_probability_per_failure()
     }
 
-    /// Seconds of work from one checkpoint to the next: `interval_seconds` of pure computation, and
-    /// the work that continues during the checkpoint.
+    /// `interval_seconds` of pure computation, and the work that continues during the checkpoint.
     pub(crate) fn cut_seconds(&self, interval_seconds: f64) -> f64 {
         interval_seconds + self.overlap_fraction * self.checkpoint_seconds
     }
 
-    /// Number of checkpoints of a run without failures: one after each interval but the last. It
-    /// need not be whole, because the model counts fractions of intervals, too.
+    /// Without failures: one after each interval but the last. Fractions of intervals count, too.
     pub(crate) fn checkpoints(&self, interval_seconds: f64) -> f64 {
         if interval_seconds >= self.work_seconds {
             return 0.0;
@@ -144,8 +125,7 @@ impl InMemoryJob {
         (self.work_seconds - interval_seconds) / self.cut_seconds(interval_seconds)
     }
 
-    /// The interval of least expected time, found numerically, in seconds; infinite for
-    /// [`Protocol::None`].
+    /// Of least expected time, found numerically; infinite for [`Protocol::None`].
     pub fn best_interval_seconds(&self) -> Result<f64, ModelError> {
         self.validate()?;
         if self.protocol == Protocol::None {
@@ -161,8 +141,7 @@ impl InMemoryJob {
         Ok(best.at)
     }
 
-    /// Expected seconds with a checkpoint after every `interval_seconds` of pure computation and
-    /// none at the end, without loss of data.
+    /// Expected with a checkpoint after each interval but the last, without loss of data.
     fn time_seconds(&self, interval_seconds: f64) -> f64 {
         let mtbf_seconds = self.system_mtbf_seconds();
         if self.protocol == Protocol::None || interval_seconds >= self.work_seconds {
@@ -177,7 +156,6 @@ impl InMemoryJob {
             + exact::segment_seconds(interval_seconds, self.outage_seconds(), mtbf_seconds)
     }
 
-    /// The expected outcome with one interval.
     pub fn expect(&self, interval_seconds: f64) -> Result<Expectation, ModelError> {
         self.validate()?;
         if interval_seconds != f64::INFINITY {
@@ -210,7 +188,6 @@ impl InMemoryJob {
         (-losses - exposed_seconds / mtbf_seconds).exp()
     }
 
-    /// Probability that no more nodes fail than there are spares.
     fn spares_suffice(&self, interval_seconds: f64) -> f64 {
         match (self.protocol, self.spares) {
             (Protocol::None, _) | (_, None) => 1.0,
@@ -218,7 +195,6 @@ impl InMemoryJob {
         }
     }
 
-    /// The smallest number of spares that suffices with `probability`; `None` if 100,000 do not.
     pub fn fewest_spares(
         &self,
         interval_seconds: f64,
@@ -281,7 +257,7 @@ struct NegativeBinomial {
 }
 
 impl NegativeBinomial {
-    /// The probabilities of at most 0, 1, 2, ..., until they no longer grow.
+    /// Of at most 0, 1, 2, ..., until they no longer grow.
     fn cumulated(self) -> impl Iterator<Item = f64> {
         let Self { mean, variance } = self;
         let excess = if mean > 0.0 { (variance - mean) / mean } else { 0.0 };
@@ -308,7 +284,6 @@ impl NegativeBinomial {
         self.mean.is_finite() && self.variance.is_finite()
     }
 
-    /// The probability of at most `limit`.
     fn at_most(self, limit: usize) -> f64 {
         if !self.is_finite() {
             return 0.0;
@@ -316,7 +291,7 @@ impl NegativeBinomial {
         self.cumulated().take(limit.saturating_add(1)).last().expect("at least P(0)")
     }
 
-    /// The smallest number that is not exceeded with `probability`; `None` if it is above 100,000.
+    /// What is not exceeded with `probability`; `None` if it is above 100,000.
     fn quantile(self, probability: f64) -> Option<usize> {
         const MOST: usize = 100_000;
         if !self.is_finite() {

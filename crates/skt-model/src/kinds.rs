@@ -3,16 +3,14 @@
 use super::ModelError;
 use super::error::{at_least, positive};
 
-/// Nodes whose cores are equally fast.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct NodeKind {
-    /// Number of nodes.
     pub nodes: usize,
     /// DGEMM rate of a core, in flop/s.
     pub core_flops: f64,
 }
 
-/// The kinds of nodes of a machine, the fastest first; none where all nodes are equally fast.
+/// The fastest first; none where all nodes are equally fast.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct NodeKinds {
     kinds: [NodeKind; Self::MAX],
@@ -20,10 +18,9 @@ pub struct NodeKinds {
 }
 
 impl NodeKinds {
-    /// The largest number of kinds.
     pub(crate) const MAX: usize = 8;
 
-    /// The kinds among `nodes`, in any order, of which several may have the same rate.
+    /// In any order; several may have the same rate.
     pub fn new(nodes: &[NodeKind]) -> Result<Self, ModelError> {
         for kind in nodes {
             at_least("nodes", kind.nodes, 1, "1 or more")?;
@@ -50,33 +47,31 @@ impl NodeKinds {
         Ok(Self { kinds, count })
     }
 
-    /// The kinds, the fastest first.
     pub fn list(&self) -> &[NodeKind] {
         &self.kinds[..self.count]
     }
 
-    /// Whether all nodes are equally fast.
     pub fn are_equal(&self) -> bool {
         self.count == 0
     }
 
-    /// Number of nodes; 0 where all nodes are equally fast.
+    /// 0 where all nodes are equally fast.
     pub fn nodes(&self) -> usize {
         self.list().iter().map(|kind| kind.nodes).sum()
     }
 
-    /// The mean rate of a core over all nodes, in flop/s; not a number where all are equally fast.
+    /// Over all nodes; not a number where all are equally fast.
     pub fn mean_core_flops(&self) -> f64 {
         let all = self.list().iter().map(|kind| kind.nodes as f64 * kind.core_flops).sum::<f64>();
         all / self.nodes() as f64
     }
 
-    /// The rate of a core of the slowest nodes, in flop/s; `None` where all are equally fast.
+    /// `None` where all are equally fast.
     pub fn slowest_core_flops(&self) -> Option<f64> {
         self.list().last().map(|kind| kind.core_flops)
     }
 
-    /// The kind of a node, the nodes being in the order of [`Self::list`].
+    /// The nodes are in the order of [`Self::list`].
     fn kind(&self, node: usize) -> usize {
         let mut before = 0;
         let holds = |kind: &NodeKind| {
@@ -86,14 +81,13 @@ impl NodeKinds {
         self.list().iter().position(holds).expect("no more ranks than the nodes have")
     }
 
-    /// The nodes of the first and the last rank of a process column of `p` ranks. Ranks fill the
-    /// nodes, the fastest first, and the process columns one by one.
+    /// Those of the first and the last of the column's `p` ranks. Ranks fill the nodes, the fastest
+    /// first, and the process columns one by one.
     fn nodes_of_column(column: usize, p: usize, ranks_per_node: usize) -> [usize; 2] {
         [column * p, (column + 1) * p - 1].map(|rank| rank / ranks_per_node)
     }
 
-    /// The rate of a core of each process column of a `p` x `q` grid, in flop/s: that of its
-    /// slowest rank. None where all nodes are equally fast.
+    /// Of each process column: the rate of its slowest rank. None where all nodes are equally fast.
     pub fn column_core_flops(&self, ranks_per_node: usize, (p, q): (usize, usize)) -> Vec<f64> {
         if self.are_equal() {
             return Vec::new();
@@ -105,14 +99,14 @@ impl NodeKinds {
         (0..q).map(rate).collect()
     }
 
-    /// [`Self::column_core_flops`], relative to the mean rate of a core.
+    /// Relative to the mean rate of a core.
     pub fn column_rates(&self, ranks_per_node: usize, grid: (usize, usize)) -> Vec<f64> {
         let mean = self.mean_core_flops();
         let flops = self.column_core_flops(ranks_per_node, grid);
         flops.into_iter().map(|flops| flops / mean).collect()
     }
 
-    /// Number of process columns whose ranks are on nodes of several kinds.
+    /// Process columns whose ranks are on nodes of several kinds.
     pub fn mixed_columns(&self, ranks_per_node: usize, (p, q): (usize, usize)) -> usize {
         if self.are_equal() {
             return 0;

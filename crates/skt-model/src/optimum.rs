@@ -1,19 +1,12 @@
-//! The minimum and the root of a function of one variable.
-
-/// A minimum of a function.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Minimum {
-    /// The argument.
     pub at: f64,
-    /// The function's value there.
     pub value: f64,
 }
 
 /// The minimum of `f` over `[low, high]`, both above zero, by golden sections in the logarithm of
-/// the argument, because periods span many orders of magnitude.
-///
-/// It is exact to about 1e-8 of the argument if `f` is unimodal, as all functions of the form a/T +
-/// b + c T are.
+/// the argument, because periods span many orders of magnitude. Exact to about 1e-8 of the argument
+/// if `f` is unimodal, as all functions of the form a/T + b + c T are.
 pub fn minimize_log(low: f64, high: f64, f: impl Fn(f64) -> f64) -> Minimum {
     debug_assert!(low > 0.0 && high >= low);
     let inverse_golden = (5f64.sqrt() - 1.0) / 2.0;
@@ -40,8 +33,7 @@ pub fn minimize_log(low: f64, high: f64, f: impl Fn(f64) -> f64) -> Minimum {
         .expect("three candidates")
 }
 
-/// The root of `f` in `[low, high]`, by bisection in the logarithm, or `None` if `f` has the same
-/// sign at both ends.
+/// By bisection in the logarithm; `None` if `f` has the same sign at both ends.
 pub fn root_log(low: f64, high: f64, f: impl Fn(f64) -> f64) -> Option<f64> {
     let (mut a, mut b) = (low.ln(), high.ln());
     let positive_at_low = f(low) > 0.0;

@@ -42,11 +42,10 @@ const MAX_WIDTH: usize = 255;
 /// and a recovery takes longer.
 pub const RATE_TOLERANCE: f64 = 0.003;
 
-/// The least share of the memory that panels, buffers and the program itself take.
+/// At least, of the memory: panels, buffers and the program itself.
 const WORKSPACE_FRACTION: f64 = 0.04;
 
-/// Vectors in double precision of the refinement of HPL-MxP: x, the residual, and the basis of 50
-/// steps of GMRES.
+/// Of HPL-MxP, in double precision: x, the residual, and the basis of 50 steps of GMRES.
 const REFINEMENT_VECTORS: f64 = 53.0;
 
 /// Who computes the parities of a checkpoint, with protocol self.
@@ -60,93 +59,80 @@ pub enum Encoder {
     Helpers,
 }
 
-/// A machine, and what is asked of a run on it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PlannedMachine {
-    /// Number of nodes that compute.
     pub nodes: usize,
-    /// Number of spare nodes; `None` for as many as needed.
+    /// `None` for as many as needed.
     pub spares: Option<usize>,
-    /// Ranks per node.
     pub ranks_per_node: usize,
-    /// Threads per rank.
     pub threads: usize,
-    /// Cores per node; cores without a rank are idle.
+    /// Cores without a rank are idle.
     pub cores_per_node: usize,
-    /// Cores per node that are kept from the solver.
+    /// Per node, kept from the solver.
     pub helper_cores: usize,
     /// Who computes the parities.
     pub encoder: Encoder,
-    /// Bytes of memory per node that the run may use.
+    /// Per node, for the run.
     pub node_memory_bytes: f64,
     /// Whether protected runs leave of that the memory for the ranks of one lost node.
     pub leaves_room: bool,
-    /// The seconds per unit of work on a core, with the message times within a node; of unequal
-    /// nodes with their mean rate.
+    /// Of a core, with the message times within a node; of unequal nodes with their mean rate.
     pub core: path::Machine,
-    /// The kinds of nodes, if their cores are unequally fast: process columns then get blocks by
-    /// their rates, and there is no protocol abft.
+    /// If cores are unequally fast: process columns get blocks by their rates, and there is no
+    /// abft.
     pub kinds: NodeKinds,
-    /// The measured rate relative to that of the model of the critical path; 1 if nothing was
-    /// measured.
+    /// Relative to the rate by the model of the critical path; 1 if nothing was measured.
     pub rate_over_model: f64,
-    /// The network, as one node sees it.
+    /// As one node sees it.
     pub network: Network,
-    /// Rate of copies from memory to memory on a node.
+    /// From memory to memory on a node.
     pub copy_bytes_per_second: f64,
-    /// The measured rate at which a node encodes and copies its part of the matrix with one parity;
-    /// `None` to compute it.
+    /// At which a node encodes and copies its part of the matrix with one parity; `None` to compute
+    /// it.
     pub checkpoint_bytes_per_second: Option<f64>,
-    /// Mean time between failures of one node.
     pub node_mtbf_seconds: f64,
-    /// Time for detection, replacement and relaunch after a failure.
+    /// For detection, replacement and relaunch after a failure.
     pub downtime_seconds: f64,
-    /// Blocking factor, NB; N is a multiple of it.
+    /// N is a multiple of it.
     pub nb: usize,
-    /// The least probability to finish without a loss of data and with the spares.
+    /// At least, without a loss of data and with the spares.
     pub finish_probability: f64,
-    /// Whether the run is one of HPL-MxP: the matrix is in single precision, and there is no
-    /// protocol abft. Its refinement takes memory here, but no time.
+    /// HPL-MxP: the matrix is in single precision, and there is no protocol abft. Its refinement
+    /// takes memory here, but no time.
     pub is_mxp: bool,
 }
 
-/// A configuration that could be run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidate {
-    /// Order of the matrix.
     pub n: usize,
     /// Process rows, and process columns that hold data.
     pub grid: (usize, usize),
-    /// Efficiency of the computation alone, `E(N)`, on all processes, including those with
-    /// checksums.
+    /// Of the computation alone, `E(N)`, on all processes, including those with checksums.
     pub hpl_efficiency: f64,
-    /// The memory of a node, by part.
+    /// Of a node, by part.
     pub memory: MemorySplit,
-    /// The protocol, the group, the spares, and the times of the work, of a mean checkpoint and of
-    /// a recovery.
+    /// With the times of the work, of a mean checkpoint and of a recovery.
     pub job: InMemoryJob,
-    /// The smallest number of spares with which the run finishes with the required probability. If
-    /// data are lost too often for that, the smallest number that suffices with this probability.
-    /// `None` if 100,000 spares do not suffice.
+    /// To finish with the required probability, or, if data are lost too often for that, to suffice
+    /// with this probability. `None` if 100,000 spares do not.
     pub fewest_spares: Option<usize>,
-    /// The interval, the time and the probabilities.
     pub expected: Expectation,
-    /// The expected rate: operations over expected time, in Gflop/s.
+    /// Operations over expected time.
     pub expected_gflops: f64,
 }
 
 impl Candidate {
-    /// Number of checkpoints of a run without failures (`InMemoryJob::checkpoints`).
+    /// In a run without failures (`InMemoryJob::checkpoints`).
     pub fn checkpoints(&self) -> f64 {
         self.job.checkpoints(self.expected.interval_seconds)
     }
 
-    /// Seconds of work from one checkpoint to the next (`InMemoryJob::cut_seconds`).
+    /// Of work from one checkpoint to the next (`InMemoryJob::cut_seconds`).
     pub fn cut_seconds(&self) -> f64 {
         self.job.cut_seconds(self.expected.interval_seconds)
     }
 
-    /// The relative gain in rate through checkpoints, over the same matrix without them.
+    /// In rate through checkpoints, over the same matrix without them.
     pub fn gain(&self) -> f64 {
         let Self { job, expected, .. } = self;
         let mtbf_seconds = job.system_mtbf_seconds();
@@ -155,7 +141,6 @@ impl Candidate {
         unprotected_seconds / expected.time_seconds - 1.0
     }
 
-    /// The parts of the expected time.
     pub fn time_parts(&self) -> TimeParts {
         let Self { job, expected, .. } = self;
         let standing = 1.0 - job.overlap_fraction;
@@ -179,12 +164,12 @@ impl Candidate {
     }
 }
 
-/// The parts of the expected time of a run, in seconds.
+/// Of the expected time of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TimeParts {
     /// The computation, once.
     pub work_seconds: f64,
-    /// The checkpoints of the computation, once.
+    /// Those of the computation, once.
     pub checkpoints_seconds: f64,
     /// Downtime and recovery.
     pub outages_seconds: f64,
@@ -198,44 +183,40 @@ pub struct TimeParts {
 pub struct WhatIf {
     /// The changed input.
     pub what: String,
-    /// The best number of seconds of work from one checkpoint to the next under this change.
+    /// The best work from one checkpoint to the next under this change.
     pub cut_seconds: f64,
-    /// The smallest number of spares that would suffice with the required probability.
+    /// With the required probability.
     pub fewest_spares: Option<usize>,
-    /// The expected outcome.
     pub expected: Expectation,
-    /// The expected rate: operations over expected time, in Gflop/s.
+    /// Operations over expected time.
     pub expected_gflops: f64,
 }
 
-/// The factor by which a checkpoint may take longer than computed: Tang et al. measured 16 s
-/// (section 7.3) where the model computes 3.8 to 5 s for such nodes.
+/// A checkpoint may take longer than computed: Tang et al. measured 16 s (section 7.3) where the
+/// model computes 3.8 to 5 s for such nodes.
 const CHECKPOINT_TIMES: f64 = 4.0;
 
-/// A plan: all candidates and the chosen one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// Process rows and columns.
     pub grid: (usize, usize),
-    /// All candidates, by protocol, then parities, then group size.
+    /// By protocol, then parities, then group size.
     pub candidates: Vec<Candidate>,
-    /// Index of the chosen candidate.
+    /// Index of the candidate.
     pub chosen: usize,
     /// Index of the fastest recommended candidate that keeps its data, else of the surest; it
     /// differs from the chosen one if that has a smaller group.
     pub fastest: usize,
-    /// Whether the chosen candidate keeps its data as surely as is asked for, or has none to keep.
+    /// As surely as is asked for, or has none to keep.
     pub keeps_data: bool,
 }
 
 impl Plan {
-    /// The chosen candidate.
     pub fn choice(&self) -> &Candidate {
         &self.candidates[self.chosen]
     }
 
-    /// The best candidate of a protocol: the fastest of those that keep their data with
-    /// `probability`, else the surest.
+    /// The fastest that keeps its data with `probability`, else the surest.
     pub fn best_of(&self, protocol: Protocol, probability: f64) -> Option<usize> {
         best(&self.candidates, |candidate| candidate.job.protocol == protocol, probability)
             .map(|(index, _)| index)
@@ -243,7 +224,6 @@ impl Plan {
 }
 
 impl PlannedMachine {
-    /// Checks the machine.
     pub fn validate(&self) -> Result<(), ModelError> {
         at_least("nodes", self.nodes, 1, "1 or more")?;
         at_least("ranks_per_node", self.ranks_per_node, 1, "1 or more")?;
@@ -270,7 +250,7 @@ impl PlannedMachine {
         self.network.validate()
     }
 
-    /// This machine with cores of `kinds`; of several, each process column gets blocks by its rate.
+    /// With several, each process column gets blocks by its rate.
     pub fn with_kinds(&self, kinds: NodeKinds) -> Self {
         if kinds.are_equal() {
             return Self { kinds, ..*self };
@@ -278,27 +258,24 @@ impl PlannedMachine {
         Self { kinds, core: self.core.with_core_flops(kinds.mean_core_flops()), ..*self }
     }
 
-    /// This machine where all process columns get the same number of blocks, so that all nodes are
-    /// as fast as the slowest.
+    /// All process columns get equally many blocks, so that all nodes are as fast as the slowest.
     pub fn with_equal_blocks(&self) -> Self {
         let slowest = self.kinds.slowest_core_flops();
         let core = slowest.map_or(self.core, |flops| self.core.with_core_flops(flops));
         Self { kinds: NodeKinds::default(), core, ..*self }
     }
 
-    /// The rate of a core of each process column on a grid, in flop/s; none if all are equal.
+    /// Of each process column, in flop/s; none if all are equal.
     pub fn column_core_flops(&self, grid: (usize, usize)) -> Vec<f64> {
         self.kinds.column_core_flops(self.ranks_per_node, grid)
     }
 
-    /// The columns for which each rank has memory on a grid, relative to their mean: as the process
-    /// column with the most.
+    /// The columns for which each rank has memory, relative to their mean.
     pub fn padding(&self, grid: (usize, usize)) -> f64 {
         padding(&self.column_core_flops(grid))
     }
 
-    /// This machine with `encoder` computing the parities; helper cores that it does not use go to
-    /// the solver.
+    /// Helper cores that `encoder` does not use go to the solver.
     pub fn encoding(&self, encoder: Encoder) -> Self {
         if encoder == Encoder::Helpers {
             return Self { encoder, ..*self };
@@ -307,8 +284,7 @@ impl PlannedMachine {
         Self { encoder, helper_cores: 0, ranks_per_node, ..*self }
     }
 
-    /// This machine as a run with `protocol` uses it: without checkpoints, helper cores have no
-    /// work and go to the solver.
+    /// Without checkpoints, helper cores have no work and go to the solver.
     pub fn running(&self, protocol: Protocol) -> Self {
         if self.helper_cores == 0 || protocol.takes_checkpoints() {
             return *self;
@@ -328,7 +304,7 @@ impl PlannedMachine {
         Group::new(nodes / spans, parities)
     }
 
-    /// Bytes of a node for the matrix, copies and parities: what panels and buffers leave.
+    /// Of a node for the matrix, copies and parities: what panels and buffers leave.
     ///
     /// Panels and buffers take 3 NB (N/P + N/Q) elements a rank. Let a node have u bytes left, the
     /// matrix the share f of them, and panels and buffers b N bytes. Then N = sqrt(f u nodes / e)
@@ -349,8 +325,7 @@ impl PlannedMachine {
         (root * root).min(memory * (1.0 - WORKSPACE_FRACTION))
     }
 
-    /// Ranks for which each node leaves memory: as many as it gets if the others share those of a
-    /// lost node evenly.
+    /// Ranks for which each node leaves memory, if the others share those of a lost node evenly.
     pub fn guests(&self, protocol: Protocol) -> usize {
         if !self.leaves_room || protocol == Protocol::None {
             return 0;
@@ -358,24 +333,21 @@ impl PlannedMachine {
         self.ranks_per_node.div_ceil((self.nodes - 1).max(1))
     }
 
-    /// Bytes of an element of the matrix.
+    /// Of the matrix.
     pub fn element_bytes(&self) -> f64 {
         if self.is_mxp { 4.0 } else { 8.0 }
     }
 
-    /// A core, or a core with a network, as a run in this precision uses it.
     fn in_precision(&self, core: path::Machine) -> path::Machine {
         if self.is_mxp { core.in_single_precision() } else { core }
     }
 
-    /// Rate of matrix products, in the precision of the run, of all cores of a node that the solver
-    /// uses.
+    /// Of matrix products, in the precision of the run, on all cores that the solver uses.
     pub fn node_flops(&self) -> f64 {
         let core = self.in_precision(self.core);
         (self.ranks_per_node * self.threads) as f64 / core.product_flop_seconds
     }
 
-    /// Makes all candidates, and chooses one.
     pub fn plan(&self) -> Result<Plan, ModelError> {
         self.validate()?;
         self.validate_kinds()?;
@@ -417,7 +389,7 @@ impl PlannedMachine {
         Ok(Plan { grid: candidates[chosen].grid, candidates, chosen, fastest, keeps_data })
     }
 
-    /// Refuses more kinds of nodes than there are process columns, which have a rate each.
+    /// There are at most as many kinds as process columns, which have a rate each.
     fn validate_kinds(&self) -> Result<(), ModelError> {
         let kinds = self.kinds.list().len();
         for machine in [*self, self.running(Protocol::None)] {
@@ -433,8 +405,7 @@ impl PlannedMachine {
         Ok(())
     }
 
-    /// The planned run with half of the MTBF and, if the time of a checkpoint was computed, with
-    /// checkpoints that take four times as long.
+    /// With half of the MTBF and, if the checkpoint's time was computed, with four times that.
     pub fn what_ifs(&self, plan: &Plan) -> Result<Vec<WhatIf>, ModelError> {
         let job = plan.choice().job;
         let mut changed = vec![(
@@ -469,7 +440,6 @@ impl PlannedMachine {
         })
     }
 
-    /// The protocols and groups that are tried.
     fn ways(&self) -> Result<Vec<(Protocol, Group)>, ModelError> {
         let mut ways = vec![(Protocol::None, Group::new(2, 1)?)];
         for protocol in [Protocol::Single, Protocol::Double, Protocol::SelfCheckpoint] {
@@ -507,7 +477,7 @@ impl PlannedMachine {
         }
     }
 
-    /// Picks the smallest group (0 for protocol none), then the highest rate, among the recommended
+    /// The smallest group (0 for protocol none), then the highest rate, among the recommended
     /// candidates that keep their data at a rate within [`RATE_TOLERANCE`] of the fastest.
     fn smallest_group(&self, candidates: &[Candidate], fastest: usize) -> usize {
         let enough = candidates[fastest].expected_gflops * (1.0 - RATE_TOLERANCE);
@@ -598,17 +568,16 @@ impl PlannedMachine {
         Ok(n)
     }
 
-    /// The run of order `n` in the planned configuration, with defaults for everything else.
+    /// With defaults for what is not planned.
     pub fn run(&self, n: usize) -> RunParams {
         self.run_on(n, near_square(self.nodes * self.ranks_per_node))
     }
 
-    /// The run of order `n` on a grid of ranks with data.
     fn run_on(&self, n: usize, grid: (usize, usize)) -> RunParams {
         RunParams { threads: self.threads, ..RunParams::new(n, self.nb, grid) }
     }
 
-    /// E(N) of a run on all nodes, by the model of the critical path.
+    /// E(N) on all nodes, by the model of the critical path.
     fn walked_efficiency(&self, run: &RunParams) -> Result<f64, ModelError> {
         let core = networked(&self.core, &self.network, self.nodes, self.ranks_per_node);
         let core = self.in_precision(core);
@@ -617,8 +586,7 @@ impl PlannedMachine {
         Ok(self.rate_over_model * rate / (self.node_flops() * self.nodes as f64))
     }
 
-    /// Seconds to rebuild the data of a lost node, as one sum along its process rows: Chen and
-    /// Dongarra, eq. 8.
+    /// One sum along the process rows of the lost node: Chen and Dongarra, eq. 8.
     fn rebuilding_seconds(&self, group: Group, memory: &MemorySplit) -> Result<f64, ModelError> {
         let code = if group.parities() == 1 { Code::Sum } else { Code::Weighted };
         // A node has its part of the data, or as many bytes of checksums.
@@ -638,16 +606,15 @@ impl PlannedMachine {
         Ok((self.saving_seconds(group, mean_bytes)?, self.saving_seconds(group, node_bytes)?))
     }
 
-    /// The bytes of a node's matrix that a checkpoint saves on average, and all of its bytes, on
-    /// the node with the most.
+    /// Of a node's matrix, what a checkpoint saves on average, and all, on the node with the most.
     fn saved_bytes(&self, order: f64, grid: (usize, usize)) -> [f64; 2] {
         let mean_bytes = self.element_bytes() * order * order / self.nodes as f64;
         let node_bytes = self.padding(grid) * mean_bytes;
         [node_bytes * Saved::Corner.mean_fraction_by_time(), node_bytes]
     }
 
-    /// The share of full speed at which the solver continues during a checkpoint: everything except
-    /// the copy, and the core that the encoding takes.
+    /// Of full speed, at which the solver continues during a checkpoint: everything except the
+    /// copy, and the core that the encoding takes.
     fn overlap_fraction(
         &self,
         protocol: Protocol,
@@ -667,8 +634,8 @@ impl PlannedMachine {
         goes_on * (1.0 - copy_seconds / checkpoint_seconds).max(0.0)
     }
 
-    /// Seconds to encode and copy `bytes` of each node: Chen and Dongarra, eq. 8, followed by the
-    /// copy; or at the measured rate, once per parity.
+    /// To encode and copy `bytes` of each node: Chen and Dongarra, eq. 8, followed by the copy; or
+    /// at the measured rate, once per parity.
     fn saving_seconds(&self, group: Group, bytes: f64) -> Result<f64, ModelError> {
         let parities = group.parities();
         if let Some(rate) = self.checkpoint_bytes_per_second {
@@ -680,8 +647,7 @@ impl PlannedMachine {
     }
 }
 
-/// A core of a job on `nodes` nodes: its messages between nodes use their network, which the ranks
-/// of a node share evenly.
+/// For messages between `nodes` nodes, whose network the ranks of a node share evenly.
 pub fn networked(
     core: &path::Machine,
     network: &Network,
@@ -698,15 +664,14 @@ pub fn networked(
     }
 }
 
-/// E(N) by the model of the critical path, walked at a few orders. Between them, ln E is a
-/// polynomial of ln N.
+/// By the model of the critical path, walked at a few orders. ln E is a polynomial of ln N.
 struct EfficiencyCurve {
     /// Pairs of ln N and ln E.
     points: Vec<(f64, f64)>,
 }
 
 impl EfficiencyCurve {
-    /// The curve over all orders from `least` to `most`, both multiples of NB.
+    /// All orders from `least` to `most`, both multiples of NB.
     fn walked(machine: &PlannedMachine, least: usize, most: usize) -> Result<Self, ModelError> {
         const POINTS: i32 = 4;
         let ratio = most as f64 / least as f64;
@@ -725,7 +690,7 @@ impl EfficiencyCurve {
         Ok(Self { points })
     }
 
-    /// E(n), by Lagrange's formula.
+    /// By Lagrange's formula.
     fn at(&self, n: usize) -> f64 {
         let x = (n as f64).ln();
         let term = |i: usize, (xi, yi): (f64, f64)| -> f64 {
@@ -736,7 +701,7 @@ impl EfficiencyCurve {
     }
 }
 
-/// Whether to recommend the candidate; others can be run for comparison.
+/// Others can be run for comparison.
 fn is_recommended(candidate: &Candidate) -> bool {
     match candidate.job.protocol {
         Protocol::None => true,
@@ -745,8 +710,7 @@ fn is_recommended(candidate: &Candidate) -> bool {
     }
 }
 
-/// Whether the candidate keeps its data with `probability`. True for protocol none, which saves no
-/// data: its expected time includes the restarts.
+/// True for protocol none, which saves no data: its expected time includes the restarts.
 fn keeps_data(candidate: &Candidate, probability: f64) -> bool {
     candidate.job.protocol == Protocol::None
         || candidate.expected.keeps_data_probability >= probability
@@ -765,8 +729,7 @@ fn best(
     let keeps = |candidate: &Candidate| candidate.expected.keeps_data_probability;
     let sure = all().filter(|(_, candidate)| keeps_data(candidate, probability));
     if let Some((index, fastest)) = sure.max_by(|(_, a), (_, b)| rate(a).total_cmp(&rate(b))) {
-        // A run that starts over and over is no alternative to checkpoints that make progress, even
-        // if these may lose data.
+        // A run that starts over and over is no alternative to checkpoints that may lose data.
         let enough = |other: &Candidate| (1.0 - RATE_TOLERANCE) * rate(other);
         let is_beaten = || all().any(|(_, other)| enough(other) > rate(fastest));
         if fastest.job.protocol != Protocol::None || !is_beaten() {
@@ -844,8 +807,7 @@ mod tests {
         assert_eq!(path::Machine::ZEN4_CORE.in_single_precision().message_seconds, latency);
     }
 
-    /// A checkpoint that does not stop the solver costs it only the time of the copy, and the cores
-    /// that encode.
+    /// Encoding next to the solver costs it only the time of the copy, and the cores.
     #[test]
     fn encoding_on_helper_cores_costs_cores_and_no_time() {
         let at_once = cluster(64, YEAR_SECONDS);

@@ -1,23 +1,19 @@
-//! Named values: a JSON object, or a column of a table.
-
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// Most columns of a table.
 const MAX_COLUMNS: usize = 8;
 
-/// Values in order, each with its name. The parts of an object have names of their own.
+/// In order. The parts of an object have names of their own.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Fields(pub Vec<(&'static str, Value)>);
 
 impl Fields {
-    /// The values as an object; numbers that are not finite are null.
+    /// Numbers that are not finite are null.
     pub fn json(&self) -> Value {
         self.0.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
     }
 
-    /// The names of all values, and the values as text.
     fn cells(&self) -> Vec<(String, String)> {
         let mut cells = Vec::new();
         for (name, value) in &self.0 {
@@ -32,7 +28,7 @@ impl Fields {
     }
 }
 
-/// The columns next to each other with a line for each value; all have the values of the first.
+/// Next to each other with a line for each value; all have the values of the first.
 pub fn table(columns: &[Fields]) -> String {
     let shown: Vec<_> = columns.iter().take(MAX_COLUMNS).map(Fields::cells).collect();
     let Some(first) = shown.first() else { return String::new() };
@@ -69,7 +65,7 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// Six digits of a number.
+/// Six of them.
 fn digits(number: f64) -> String {
     if number != 0.0 && !(1e-3..1e8).contains(&number.abs()) {
         return format!("{number:.4e}");

@@ -39,22 +39,20 @@ pub enum Validity {
     NoPeriod,
 }
 
-/// One level of checkpoints, and the failures that need it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Level {
-    /// C: seconds of work lost to one checkpoint of the level.
+    /// C: of work lost to one checkpoint of the level.
     pub cost_seconds: f64,
-    /// W: seconds from the state that a checkpoint holds until it can be restored, while the work
+    /// W: from the state that a checkpoint holds until it can be restored, while the work
     /// continues; 0 for a checkpoint that the work stops for.
     pub write_seconds: f64,
-    /// V: seconds that a failure costs besides lost work: detection, relaunch, restoring.
+    /// V: what a failure costs besides lost work: detection, relaunch, restoring.
     pub outage_seconds: f64,
-    /// M: mean time between failures that need this level and none above it.
+    /// M: between failures that need this level and none above it.
     pub mtbf_seconds: f64,
 }
 
 impl Level {
-    /// Checks the parameters.
     pub(crate) fn validate(&self) -> Result<(), ModelError> {
         non_negative("cost_seconds", self.cost_seconds)?;
         non_negative("write_seconds", self.write_seconds)?;
@@ -63,27 +61,25 @@ impl Level {
         Ok(())
     }
 
-    /// The period of least waste, in seconds, from one checkpoint of the level to the next: `T =
-    /// max(sqrt(2 M C), W)`. The waste falls up to the root and rises after it, so W is best if it
-    /// is longer.
+    /// From one checkpoint of the level to the next: `T = max(sqrt(2 M C), W)`. The waste falls up
+    /// to the root and rises after it, so W is best if it is longer.
     pub fn best_period_seconds(&self) -> Result<f64, ModelError> {
         self.validate()?;
         Ok(young_seconds(self.mtbf_seconds, self.cost_seconds)?.max(self.write_seconds))
     }
 
-    /// The share of the time that failures of this level take: `(V + W + T/2) / M`. The newest
-    /// whole checkpoint is W to W + T seconds old.
+    /// That failures of the level take: `(V + W + T/2) / M`. A whole checkpoint is W to W + T s
+    /// old.
     fn failure_share(&self, period_seconds: f64) -> f64 {
         (self.outage_seconds + self.write_seconds + 0.5 * period_seconds) / self.mtbf_seconds
     }
 
-    /// The share of the time that the level takes, with its failures: `C/T + (V + W + T/2) / M`.
+    /// Of the time that the level takes, with its failures: `C/T + (V + W + T/2) / M`.
     pub(crate) fn loss_share(&self, period_seconds: f64) -> f64 {
         self.cost_seconds / period_seconds + self.failure_share(period_seconds)
     }
 
-    /// Whether the formula holds: `C <= T`, `W <= T`, and what a failure destroys is at most a
-    /// tenth of M.
+    /// Holds for `C <= T`, `W <= T`, and if what a failure destroys is at most a tenth of M.
     pub(crate) fn validity(&self, period_seconds: f64) -> Validity {
         let shortest_seconds = self.cost_seconds.max(self.write_seconds);
         if period_seconds < shortest_seconds * (1.0 - 1e-9) {
@@ -98,36 +94,30 @@ impl Level {
     }
 }
 
-/// When checkpoints of each level are taken.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
-    /// Seconds of work from one checkpoint in memory to the next.
+    /// From one checkpoint in memory to the next.
     pub work_seconds: f64,
     /// For each level of images, the number of checkpoints in memory per image.
     pub every: Vec<usize>,
 }
 
-/// The levels of a run, the nearest first.
+/// The nearest first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Levels {
-    /// Checkpoints in memory.
     pub memory: Level,
-    /// Levels of images of these checkpoints.
+    /// Of these checkpoints.
     pub images: Vec<Level>,
 }
 
 impl Levels {
-    /// Checks all levels.
     pub fn validate(&self) -> Result<(), ModelError> {
         self.memory.validate()?;
         self.images.iter().try_for_each(Level::validate)
     }
 
-    /// Seconds from one checkpoint to the next on each level, memory first: `T_0 = w + C_0 + sum
-    /// C_l/k_l`, `T_l = k_l T_0`.
-    ///
-    /// # Panics
-    /// The schedule is for another number of levels.
+    /// From one checkpoint to the next, memory first: `T_0 = w + C_0 + sum C_l/k_l`, `T_l = k_l
+    /// T_0`.
     pub fn periods_seconds(&self, schedule: &Schedule) -> Vec<f64> {
         assert_eq!(self.images.len(), schedule.every.len(), "a number for each level of images");
         let pairs = || self.images.iter().zip(&schedule.every);
@@ -139,9 +129,6 @@ impl Levels {
 
     /// The share of the time that is not useful work: `1 - (1 - sum C_l/T_l) (1 - sum (V_l + W_l +
     /// T_l/2) / M_l)`, at most 1.
-    ///
-    /// # Panics
-    /// See [`Levels::periods_seconds`].
     pub fn waste(&self, schedule: &Schedule) -> f64 {
         let periods = self.periods_seconds(schedule);
         let levels = || [&self.memory].into_iter().chain(&self.images).zip(&periods);
@@ -150,10 +137,7 @@ impl Levels {
         1.0 - (1.0 - free) * (1.0 - failing).max(0.0)
     }
 
-    /// The worst validity of any level, by `Level::validity`.
-    ///
-    /// # Panics
-    /// See [`Levels::periods_seconds`].
+    /// The worst of any level.
     pub fn validity(&self, schedule: &Schedule) -> Validity {
         let levels = [&self.memory].into_iter().chain(&self.images);
         let each = levels.zip(self.periods_seconds(schedule));
@@ -163,8 +147,8 @@ impl Levels {
         worst.into_iter().find(|one| validities.contains(one)).unwrap_or(Validity::Valid)
     }
 
-    /// The images of least waste if a checkpoint in memory follows each `work_seconds` of work: for
-    /// each level, the whole number next to `T_l/T_0`, below or above it, that loses less.
+    /// Of least waste if a checkpoint in memory follows each `work_seconds` of work: for each
+    /// level, the whole number next to `T_l/T_0`, below or above it, that loses less.
     pub fn best_images(&self, work_seconds: f64) -> Result<Schedule, ModelError> {
         self.validate()?;
         positive("work_seconds", work_seconds)?;
@@ -180,8 +164,7 @@ impl Levels {
         Ok(Schedule { work_seconds, every })
     }
 
-    /// The schedule of least waste: Young's period in memory, and the best images of these
-    /// checkpoints.
+    /// Young's period in memory, and the best images of these checkpoints.
     pub fn best_schedule(&self) -> Result<Schedule, ModelError> {
         self.validate()?;
         let cost_seconds = positive("memory.cost_seconds", self.memory.cost_seconds)?;

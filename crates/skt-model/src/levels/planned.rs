@@ -12,28 +12,24 @@ use crate::levels::Levels;
 use crate::plan::{Candidate, PlannedMachine};
 use crate::tang::memory::Protocol;
 
-/// The rate at which a core passes an image on to the page cache, in bytes per second: the time
-/// that the writer of an image takes from the cores of its rank. CPU seconds of writers in three
-/// runs of 7 images of 132 MB, on ext4 on a virtual disk, gave 1.22 to 1.32 GB/s; a run measures
-/// its own rate.
+/// At which a core passes an image on to the page cache: what the writer of an image takes from the
+/// cores of its rank. CPU seconds of writers in three runs of 7 images of 132 MB, on ext4 on a
+/// virtual disk, gave 1.22 to 1.32 GB/s; a run measures its own rate.
 const IMAGE_BYTES_PER_CORE_SECOND: f64 = 1.25e9;
 
-/// Where images can be kept, and how often memory is lost.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Storage {
-    /// Bandwidth of a node's own disk, for reading as for writing; `None` for no images there.
+    /// Of a node's own disk, for reading as for writing; `None` for no images there.
     pub local_bytes_per_second: Option<f64>,
-    /// Bandwidth of the file system that all nodes share, for all of them together; `None` for no
-    /// images there.
+    /// Of the file system that all nodes share, for all together; `None` for no images there.
     pub global_bytes_per_second: Option<f64>,
-    /// Mean time between events that destroy the memory of all nodes, such as power cuts.
+    /// Between events that destroy the memory of all nodes, such as power cuts.
     pub machine_mtbf_seconds: f64,
     /// Whether images on the nodes' own disks, if they pay, are also written; otherwise they are
     /// planned only for comparison, and serve no failure.
     pub writes_local: bool,
 }
 
-/// Where the images of a level are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoredIn {
     /// On each node's own disk.
@@ -42,37 +38,32 @@ pub enum StoredIn {
     Global,
 }
 
-/// A level of images as planned.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PlannedLevel {
-    /// Where the images are stored.
     pub stored_in: StoredIn,
-    /// Bytes of the images of one node: its part of the matrix and the parities for it.
+    /// Of the images of one node: its part of the matrix and the parities for it.
     pub node_bytes: f64,
-    /// The costs and failures of the level.
     pub level: Level,
-    /// Number of checkpoints in memory per image.
+    /// Checkpoints in memory per image.
     pub every: usize,
-    /// Seconds of work from one image to the next.
+    /// Of work from one image to the next.
     pub interval_seconds: f64,
-    /// The share of the time that images and the failures that need them take.
+    /// Of the time that images and the failures that need them take.
     pub loss_share: f64,
-    /// The share of the time that these failures take without the level: such a failure then
-    /// destroys half of the run on average.
+    /// Of the time that these failures take without the level: each destroys half of the run on
+    /// average.
     pub loss_share_without: f64,
-    /// Whether the first-order formula holds.
     pub validity: Validity,
 }
 
 impl PlannedLevel {
-    /// Whether the level saves more than it costs.
+    /// Saves more than it costs.
     pub fn pays(&self) -> bool {
         self.loss_share < self.loss_share_without
     }
 }
 
 impl Storage {
-    /// Checks the bandwidths and the MTBF.
     pub fn validate(&self) -> Result<(), ModelError> {
         for (name, rate) in [
             ("local_bytes_per_second", self.local_bytes_per_second),
@@ -84,8 +75,8 @@ impl Storage {
         Ok(())
     }
 
-    /// The levels of images for a candidate, the nearest first; empty if it takes no checkpoints
-    /// that images could be made of (protocols other than self and double).
+    /// For a candidate, the nearest level first; empty if it takes no checkpoints that images could
+    /// be made of (protocols other than self and double).
     pub fn plan(
         &self,
         machine: &PlannedMachine,
@@ -114,8 +105,7 @@ impl Storage {
     }
 }
 
-/// Plans the level whose images a node writes at `node_bytes_per_second`; `mtbf_seconds` is the
-/// mean time between failures that need it and no nearer one.
+/// `mtbf_seconds` is the mean time between failures that need the level and no nearer one.
 fn planned(
     machine: &PlannedMachine,
     candidate: &Candidate,
@@ -126,8 +116,7 @@ fn planned(
     let job = &candidate.job;
     let formed = machine.formed(job.protocol, job.group)?;
     let node_bytes = candidate.memory.workspace_bytes * (1.0 + formed.parity_ratio());
-    // Data that passes through the solver's cores costs it time; helper cores cost it none, but
-    // limit the rate.
+    // Data that passes through the solver's cores costs it time; helper cores only limit the rate.
     let cores_of = |count: usize| count as f64 * IMAGE_BYTES_PER_CORE_SECOND;
     let (rate, solver_seconds) = match machine.helper_cores {
         0 => {
@@ -137,8 +126,7 @@ fn planned(
     };
     let write_seconds = node_bytes / rate;
     let work_seconds = candidate.cut_seconds().min(job.work_seconds);
-    // The next checkpoint waits until the previous image no longer needs the data that it is
-    // written from.
+    // The next checkpoint waits until the previous image no longer needs its data.
     let waits_seconds = (write_seconds - work_seconds).max(0.0);
     let level = Level {
         cost_seconds: waits_seconds + solver_seconds,
@@ -271,8 +259,7 @@ mod tests {
         assert!(slow.interval_seconds >= slow.level.write_seconds);
     }
 
-    /// A disk so slow that images on it do not pay, or are not written, leaves power cuts to the
-    /// file system.
+    /// Without images on a disk so slow that they do not pay, power cuts need the file system.
     #[test]
     fn a_level_that_is_not_written_serves_no_failures() {
         let plan = machine().plan().unwrap();

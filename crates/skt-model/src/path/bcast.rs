@@ -14,20 +14,18 @@ use super::clock::{Moment, Part};
 use super::placement::EdgeWeights;
 use super::work;
 
-/// The work of one process column while a panel is being broadcast.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
-    /// The start of its trailing product.
+    /// Of its trailing product.
     pub start: Moment,
-    /// The end of its trailing product; from then on it waits for the panel.
+    /// Of its trailing product; from then on it waits for the panel.
     pub end: Moment,
-    /// Number of rows of the product.
+    /// Of the product.
     pub rows: f64,
 }
 
 impl Window {
-    /// The first call into MPI at or after `arrival`, and the seconds since the previous call, if
-    /// there is one within the product.
+    /// The first at or after `arrival`, and the seconds since the previous one within the product.
     fn next_call(&self, arrival: Moment) -> (Moment, Option<f64>) {
         if arrival.at_seconds >= self.end.at_seconds {
             return (arrival, Some(0.0));
@@ -45,7 +43,6 @@ impl Window {
     }
 }
 
-/// How messages are sent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wire<'a> {
     pub latency_seconds: f64,
@@ -54,22 +51,21 @@ pub(super) struct Wire<'a> {
     pub weights: Option<&'a EdgeWeights<'a>>,
     /// Whether a piece is forwarded as soon as it arrives.
     pub prompt: bool,
-    /// The edges among the process columns.
+    /// Among the process columns.
     pub edges: &'a [Edge],
-    /// Number of pieces of a panel.
+    /// Of a panel.
     pub pieces: usize,
 }
 
-/// When a panel arrives, and when the sends that forward it are done.
 #[derive(Debug, Clone)]
 pub(super) struct Arrivals {
-    /// The arrival, by process column.
+    /// By process column.
     pub here: Vec<Moment>,
     /// When the column's buffer is free again, by process column.
     pub sent: Vec<Moment>,
 }
 
-/// Sends `bytes` from the first column of an `order`, which has them at `from`, to all others.
+/// The first column of an `order` has the `bytes` at `from`.
 pub(super) fn arrivals(
     wire: &Wire,
     order: RowOrder,
@@ -124,8 +120,7 @@ impl Wire<'_> {
         (call, ready.min(bytes).max(piece_bytes))
     }
 
-    /// Number of copies of the panel that the first column of an `order` sends before it waits
-    /// itself, by the time of their bytes.
+    /// Of the panel, by the first column of an `order` before it waits, by the time of their bytes.
     pub(super) fn root_copies(&self, order: RowOrder) -> f64 {
         let from_root = self.edges.iter().filter(|edge| edge.from == 0);
         let sent = from_root.map(|edge| {
@@ -134,7 +129,7 @@ impl Wire<'_> {
         sent.sum::<f64>() / self.pieces as f64
     }
 
-    /// Seconds until the last of `q` columns has a panel of `bytes`, if all wait for it.
+    /// Until the last of `q` columns has a panel of `bytes`, if all wait for it.
     pub(super) fn idle_seconds(&self, bytes: f64, q: usize) -> f64 {
         let now = Window { start: Moment::default(), end: Moment::default(), rows: 0.0 };
         let order = RowOrder::new(0, None, q);

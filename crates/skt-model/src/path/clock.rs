@@ -2,7 +2,6 @@
 
 use skt_host::named;
 
-/// Number of [`Part`]s.
 pub(crate) const PARTS: usize = Part::ALL.len();
 
 /// A part of the critical path.
@@ -26,7 +25,7 @@ pub enum Part {
     Back,
 }
 
-// The names, in the order of tables.
+// In the order of tables.
 named!(Part {
     Panel: "panel",
     Pivots: "pivot messages",
@@ -40,25 +39,21 @@ named!(Part {
 
 pub(crate) type Parts = [f64; PARTS];
 
-/// A moment, and the parts of the chain of events that led to it, which always sum up to its time.
+/// The parts of the chain of events that led to a moment always sum up to its time.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Moment {
-    /// Seconds from the start.
     pub at_seconds: f64,
-    /// The time at this moment, by part.
     pub by: Parts,
 }
 
 impl Moment {
-    /// The moment `seconds` of `part` later.
     pub(crate) fn after(mut self, part: Part, seconds: f64) -> Self {
         self.at_seconds += seconds;
         self.by[part as usize] += seconds;
         self
     }
 
-    /// The later of two moments: what waits for both continues then, and has the path of the later
-    /// one.
+    /// What waits for both continues at the later one, and has its path.
     pub(crate) fn and(self, other: Self) -> Self {
         if other.at_seconds > self.at_seconds { other } else { self }
     }

@@ -12,9 +12,8 @@ pub enum RowTraffic {
     Ours,
 }
 
-/// The seconds of a run by Dongarra, Luszczek, Petitet: The LINPACK Benchmark: Past, Present and
-/// Future (2003), and by the scalability page of HPL 2.3. With g seconds per operation, b per
-/// double and a per message:
+/// Dongarra, Luszczek, Petitet: The LINPACK Benchmark: Past, Present and Future (2003), and the
+/// scalability page of HPL 2.3. With g seconds per operation, b per double and a per message:
 ///
 /// `T = 2 N^3 g / (3 P Q) + b N^2 (c P + Q) / (2 P Q) + a N ((NB + 1) log2 P + P) / NB`
 ///

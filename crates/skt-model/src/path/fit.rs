@@ -14,19 +14,16 @@ use super::machine::{Counts, Machine, UNITS, Unit};
 use super::{Changes, MeasuredTest, PhaseCounts, Prediction, predict};
 use crate::ModelError;
 
-/// Number of rounds of walk and solve.
+/// Of walk and solve.
 const ROUNDS: usize = 6;
-/// The share of a run's time below which seconds are noise; above it, an equation counts by its
-/// relative error.
+/// Of a run's time: seconds below it are noise; above it, an equation counts by its relative error.
 const NOISE_FRACTION: f64 = 0.002;
 
-/// Units whose operations are those of a product in less efficient shapes.
+/// Their operations are those of a product in less efficient shapes.
 const NO_FASTER_THAN_PRODUCT: [Unit; 2] = [Unit::SolveFlop, Unit::PanelFlop];
 
-/// A fitted machine, and the units that the fit could not see.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fit {
-    /// The seconds per unit.
     pub machine: Machine,
     /// Units that no run exercised, or whose cost was negligible: they keep the seconds of the
     /// machine that the fit began with, or are 0.
@@ -89,7 +86,7 @@ impl LeastSquares {
         }
     }
 
-    /// The equations whose unknowns for solve and panel are the time beyond a product's.
+    /// Their unknowns for solve and panel are the time beyond a product's.
     fn beyond_product(&self) -> Vec<[f64; UNITS]> {
         let mut rows = self.rows.clone();
         for row in &mut rows {
@@ -191,7 +188,7 @@ fn non_negative_least_squares(a: &[Vec<f64>], b: &[f64]) -> Vec<f64> {
     x
 }
 
-/// Solves for the unknowns `free` with all others zero, by Gaussian elimination with pivoting.
+/// All unknowns but those of `free` are zero. Gaussian elimination with pivoting.
 fn solve_free(ata: &[Vec<f64>], atb: &[f64], free: &[usize]) -> Vec<f64> {
     let n = free.len();
     let mut m: Vec<Vec<f64>> =

@@ -1,15 +1,11 @@
-//! The seconds that a machine takes for each unit of work.
-
 use serde::{Deserialize, Serialize};
 use skt_host::shown::shown_message;
 
 use crate::ModelError;
 use crate::error::non_negative;
 
-/// Number of [`Unit`]s.
 pub const UNITS: usize = 11;
 
-/// A unit in which work is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Operations of the trailing product.
@@ -37,7 +33,6 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// All units.
     pub const ALL: [Unit; UNITS] = [
         Unit::ProductFlop,
         Unit::ProductEntry,
@@ -53,12 +48,11 @@ impl Unit {
     ];
 }
 
-/// A number of each unit.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Counts([f64; UNITS]);
 
 impl Counts {
-    /// The listed numbers; all others are 0.
+    /// All others are 0.
     pub fn from_list(list: &[(Unit, f64)]) -> Self {
         let mut counts = Self::default();
         for &(unit, count) in list {
@@ -67,12 +61,10 @@ impl Counts {
         counts
     }
 
-    /// The number of one unit.
     pub fn get(&self, unit: Unit) -> f64 {
         self.0[unit as usize]
     }
 
-    /// Adds `factor` times `other`.
     pub fn add(&mut self, other: &Counts, factor: f64) {
         for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
             *mine += factor * theirs;
@@ -85,33 +77,28 @@ impl Counts {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// Seconds per operation of a large product: the inverse of a core's DGEMM rate.
+    /// Of a large product: the inverse of a core's DGEMM rate.
     pub product_flop_seconds: f64,
-    /// Seconds per entry of the trailing matrix that a product reads and writes: the reason why
-    /// DGEMM is slower for few columns of L.
+    /// Of the trailing matrix in a product: why DGEMM is slower for few columns of L.
     pub product_entry_seconds: f64,
-    /// Seconds per entry of L2 or U that the BLAS packs.
+    /// Of L2 or U, which the BLAS packs.
     pub packed_entry_seconds: f64,
-    /// Seconds per operation of the triangular solve.
     pub solve_flop_seconds: f64,
-    /// Seconds per column of a panel.
     pub panel_column_seconds: f64,
-    /// Seconds per entry of a panel.
     pub panel_entry_seconds: f64,
-    /// Seconds per operation of a panel.
     pub panel_flop_seconds: f64,
-    /// Seconds per byte that a copy of rows reads or writes.
+    /// That a copy of rows reads or writes.
     pub copied_byte_seconds: f64,
-    /// Seconds per byte of the matrix that the back substitution reads.
+    /// Of the matrix, which the back substitution reads.
     pub streamed_byte_seconds: f64,
-    /// Latency of a message between two ranks, including MPI, in seconds.
+    /// Latency of a message between two ranks, including MPI.
     pub message_seconds: f64,
-    /// Seconds per byte of a message: the inverse of a rank's bandwidth in one direction.
+    /// The inverse of a rank's bandwidth in one direction.
     pub message_byte_seconds: f64,
 }
 
 impl Machine {
-    /// Reads a machine as `skt-studies path --save-machine` writes it.
+    /// As `skt-studies path --save-machine` writes it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let machine: Self = serde_json::from_str(text)
             .map_err(|why| shown_message(&why.to_string()))
@@ -136,7 +123,6 @@ impl Machine {
         message_byte_seconds: 2.821e-10,
     };
 
-    /// Seconds for one `unit`.
     pub fn seconds_per(&self, unit: Unit) -> f64 {
         match unit {
             Unit::ProductFlop => self.product_flop_seconds,
@@ -153,7 +139,7 @@ impl Machine {
         }
     }
 
-    /// Makes a machine from the seconds of all units, in the order of [`Unit::ALL`].
+    /// In the order of [`Unit::ALL`].
     pub fn from_seconds(seconds: [f64; UNITS]) -> Self {
         let [
             flop,
@@ -183,13 +169,12 @@ impl Machine {
         }
     }
 
-    /// Seconds for `counts`, one unit after the other.
+    /// One unit after the other.
     pub fn seconds(&self, counts: &Counts) -> f64 {
         Unit::ALL.iter().map(|&unit| counts.get(unit) * self.seconds_per(unit)).sum()
     }
 
-    /// This machine with another DGEMM rate of its cores: solve and panel scale with it, memory and
-    /// network do not.
+    /// Solve and panel scale with the DGEMM rate, memory and network do not.
     pub fn with_core_flops(mut self, flops: f64) -> Self {
         let factor = 1.0 / (flops * self.product_flop_seconds);
         self.product_flop_seconds *= factor;
@@ -198,8 +183,7 @@ impl Machine {
         self
     }
 
-    /// This machine with elements of single precision: they have half of the bytes, and twice as
-    /// many are computed in a time. Latencies stay.
+    /// Elements have half of the bytes, and twice as many are computed in a time. Latencies stay.
     pub fn in_single_precision(self) -> Self {
         let halved = |unit| match unit {
             Unit::PanelColumn | Unit::Message => self.seconds_per(unit),
@@ -208,12 +192,10 @@ impl Machine {
         Self::from_seconds(Unit::ALL.map(halved))
     }
 
-    /// This machine, slower by the factor `times` in everything.
     pub(super) fn slowed(&self, times: f64) -> Self {
         Self::from_seconds(Unit::ALL.map(|unit| times * self.seconds_per(unit)))
     }
 
-    /// Checks the seconds.
     pub fn validate(&self) -> Result<(), ModelError> {
         crate::error::positive("product_flop_seconds", self.product_flop_seconds)?;
         for (name, value) in [

@@ -1,5 +1,3 @@
-//! Measured runs.
-
 use serde::Deserialize;
 use skt_host::choice::{Bcast, Swap, Transport};
 use skt_host::phases::{PhaseTable, Phases};
@@ -11,21 +9,19 @@ use super::RunParams;
 /// while the other half was multiplied.
 pub const ROWS_IN_HALVES: &str = "rows in halves";
 
-/// A test that ran to its end, with its time by phase.
+/// Ran to its end.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MeasuredTest {
-    /// The parameters of the run.
     pub run: RunParams,
-    /// Seconds of the timed part.
+    /// Of the timed part.
     pub time_seconds: f64,
-    /// The mean over ranks of each phase, in seconds.
+    /// Over ranks, in seconds.
     pub mean: Phases,
     /// Whether ranks read panels or rows in each other's memory. The walk covers messages only.
     pub shared: bool,
 }
 
-/// The fastest of all tests of each run, in the order in which the runs first appear: other load on
-/// a machine can only add to a time.
+/// Of each run, in the order of first appearance: other load can only add to a time.
 pub fn fastest(tests: &[MeasuredTest]) -> Vec<MeasuredTest> {
     let mut best: Vec<MeasuredTest> = Vec::new();
     for test in tests {
@@ -52,7 +48,7 @@ struct Test {
     time_seconds: Option<f64>,
     phases_seconds: Option<PhaseTable>,
     protection: Option<serde_json::Value>,
-    /// What was sent by messages; `None` in older reports.
+    /// `None` in older reports.
     by_messages: Option<Vec<String>>,
 }
 
@@ -68,11 +64,11 @@ struct Parameters {
     swap_threshold: usize,
     threads: usize,
     transport: Option<Transport>,
-    /// The matrix of HPL-MxP, which the model does not describe.
+    /// Of HPL-MxP, which the model does not describe.
     matrix: Option<String>,
 }
 
-/// Reads the tests of HPL in a report (`--json`) that passed or were not checked, ran without
+/// The tests of HPL in a report (`--json`) that passed or were not checked, ran without
 /// checkpoints, and have their phases.
 pub fn parse(text: &str) -> Result<Vec<MeasuredTest>, String> {
     let report: Report = serde_json::from_str(text).map_err(|why| {
@@ -88,7 +84,7 @@ pub fn parse(text: &str) -> Result<Vec<MeasuredTest>, String> {
 }
 
 impl Test {
-    /// The test, or `None` if it has no usable time.
+    /// `None` if it has no usable time.
     fn measured(self) -> Result<Option<MeasuredTest>, String> {
         let Parameters { n, nb, p, q, depth, bcast, swap, swap_threshold, threads, .. } =
             self.parameters;
@@ -136,7 +132,7 @@ impl Test {
 mod tests {
     use super::*;
 
-    /// A test of 1.5 s on 2 x 3 ranks, with additional `parameters` and `fields`.
+    /// Of 1.5 s on 2 x 3 ranks, with additional `parameters` and `fields`.
     fn test(parameters: &str, fields: &str) -> MeasuredTest {
         let text = format!(
             r#"{{"format": "skt-hpl report", "tests": [{{

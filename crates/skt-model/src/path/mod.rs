@@ -15,8 +15,6 @@
 //! of the process row with most rows counts. The walk takes O(N/NB (P + Q)) steps, which is seconds
 //! for the largest machines.
 //!
-//! [`fit`] finds the seconds per unit from JSON reports of real runs. [`closed`] has the
-//! reference's formula for the same time.
 //!
 //! All data is sent by messages. Ranks of a node share its link ([`Placement`]). The model leaves
 //! out ranks of a node that read panels, rows and pivots in each other's memory, contention beyond
@@ -46,47 +44,37 @@ pub use machine::{Counts, Machine, UNITS, Unit};
 pub use measured::{MeasuredTest, ROWS_IN_HALVES};
 pub use placement::Placement;
 
-/// The parameters of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RunParams {
-    /// Order of the matrix.
     pub n: usize,
-    /// Blocking factor.
     pub nb: usize,
-    /// Process rows.
     pub p: usize,
-    /// Process columns.
     pub q: usize,
-    /// Threads per rank.
+    /// Per rank.
     pub threads: usize,
     /// Look-ahead: panels factored ahead of the update.
     pub depth: usize,
-    /// The panel broadcast.
     pub bcast: Bcast,
-    /// The row exchange.
     pub swap: Swap,
     /// Local columns above which [`Swap::Mix`] takes spread-roll.
     pub swap_threshold: usize,
-    /// Whether the rows of many columns are exchanged in two halves, so that the rows of one half
-    /// are sent while the other half is multiplied.
+    /// Whether the rows of one half of many columns are sent while the other half is multiplied.
     pub halves: bool,
-    /// Which ranks share a node.
     pub placement: Placement,
 }
 
-/// The least number of columns of a half, in swap thresholds; see `pgesv::trailing`.
+/// Of a half, in swap thresholds, at least; see `pgesv::trailing`.
 const HALF_COLUMNS: usize = 16;
 
-/// The largest number of steps of a walk, which takes some ten seconds: it suffices for all panels
-/// of a matrix of order 14,529,408 on 128 x 192 processes with NB = 192. Of more panels, one of
-/// several is walked.
+/// Of a walk, which takes some ten seconds: it suffices for all panels of a matrix of order
+/// 14,529,408 on 128 x 192 processes with NB = 192. Of more panels, one of several is walked.
 const MAX_STEPS: usize = 30_000_000;
 
-/// Number of steps of an estimate, which takes less than a tenth of a second.
+/// Of an estimate, which takes less than a tenth of a second.
 const ESTIMATE_STEPS: usize = 200_000;
 
 impl RunParams {
-    /// A run of order `n` on `p` x `q` ranks of one thread, with the defaults of a configuration.
+    /// `p` x `q` ranks of one thread, with the defaults of a configuration.
     pub const fn new(n: usize, nb: usize, (p, q): (usize, usize)) -> Self {
         Self {
             n,
@@ -103,7 +91,6 @@ impl RunParams {
         }
     }
 
-    /// Checks the parameters.
     pub fn validate(&self) -> Result<(), ModelError> {
         const INT_MAX: usize = i32::MAX as usize;
         const NB_MAX: usize = 1 << 16;
@@ -128,28 +115,26 @@ impl RunParams {
         self.p + self.q + self.depth.min(self.panels())
     }
 
-    /// The smallest number of panels of which one is walked, within the limit of steps.
+    /// Of this many panels one is walked, within the limit of steps.
     fn stride(&self) -> usize {
         self.panels().div_ceil(MAX_STEPS / self.steps_of_panel())
     }
 
-    /// Whether the rows of `cols` local columns are exchanged in halves, which hides their messages
-    /// during the product as far as it is long enough.
+    /// Halves hide the messages of `cols` local columns as far as the product is long enough.
     pub(super) fn is_in_halves(&self, cols: f64) -> bool {
         self.halves && self.p > 1 && cols >= (2 * HALF_COLUMNS * self.swap_threshold) as f64
     }
 
-    /// Whether the solver exchanges rows in halves if there are many columns.
+    /// If there are many columns.
     pub fn has_halves(swap: Swap, depth: usize) -> bool {
         swap == Swap::Mix && depth > 0
     }
 
-    /// Number of panels.
     pub fn panels(&self) -> usize {
         self.n.div_ceil(self.nb)
     }
 
-    /// The operations that the benchmark counts: `N^2 (2N/3 + 3/2)`.
+    /// What the benchmark counts: `N^2 (2N/3 + 3/2)`.
     pub fn flops(&self) -> f64 {
         let n = self.n as f64;
         n * n * (2.0 / 3.0 * n + 1.5)
@@ -159,53 +144,45 @@ impl RunParams {
 /// Changes of the solver that do not exist yet, to see what each would gain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Changes {
-    /// Whether a panel is forwarded as soon as it arrives, not at the next call into MPI.
+    /// A panel is forwarded as soon as it arrives, not at the next call into MPI.
     pub prompt_forwarding: bool,
-    /// Whether, with DEPTH >= 2, a rank waits for the panel that it needs next, not for the newest
-    /// one.
+    /// With DEPTH >= 2, a rank waits for the panel that it needs next, not for the newest one.
     pub wait_for_oldest: bool,
-    /// Whether a team takes only its share of a panel's time, because all passes over columns are
-    /// divided at no cost.
+    /// A team takes only its share of a panel's time: passes over columns divide at no cost.
     pub team_without_loss: bool,
 }
 
-/// The model's prediction for a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prediction {
-    /// Seconds of the timed part.
     pub time_seconds: f64,
-    /// The rate, in Gflop/s.
     pub gflops: f64,
-    /// The rate relative to the DGEMM rate of all cores.
+    /// Relative to the DGEMM rate of all cores.
     pub efficiency: f64,
-    /// The mean over ranks of each phase, in seconds, as in the report.
+    /// Over ranks, in seconds, as in the report.
     pub mean: Phases,
-    /// The largest value of any process column, for each phase, in seconds.
+    /// The largest of any process column, in seconds.
     pub max: Phases,
     /// The critical path, in seconds by part, which sum up to the time.
     pub path: Parts,
     /// The seconds that the parts would take if nothing hid them: panels, pivots and broadcasts one
     /// after the other, the rest as the mean over ranks.
     pub unhidden: Parts,
-    /// The work of a rank by phase, as the mean over ranks, without its waits.
+    /// Of a rank, as the mean over ranks, without its waits.
     pub counts: PhaseCounts,
 }
 
-/// The units of work of a rank by phase, as the mean over ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct PhaseCounts {
-    /// Panel factorization, including pivot messages.
+    /// Including pivot messages.
     pub panel: Counts,
-    /// Row exchange.
     pub swap: Counts,
     /// Triangular solve and product.
     pub update: Counts,
-    /// Back substitution, without messages.
+    /// Without messages.
     pub back: Counts,
 }
 
-/// Predicts the time of `run` on `machine`, by a walk over all panels, or over as many as the limit
-/// of steps permits: then within 1 %.
+/// By a walk over all panels, or over as many as the limit of steps permits: then within 1 %.
 pub fn predict(
     run: &RunParams,
     machine: &Machine,
@@ -217,9 +194,8 @@ pub fn predict(
     Ok(walked(walk::Walk::new(run, &machine.slowed(stride as f64), &[], changes, stride)))
 }
 
-/// Seconds that `run` takes on `machine`, in less time than [`predict`]: of many panels, only one
-/// of several is walked, but at least `4 Q` of them as far as the limit of steps permits. The
-/// result is within 1 % of a walk over all.
+/// In less time than [`predict`]: of many panels, only one of several is walked, but at least `4 Q`
+/// of them as far as the limit of steps permits. The result is within 1 % of a walk over all.
 pub fn estimate_seconds(run: &RunParams, machine: &Machine) -> Result<f64, ModelError> {
     estimate_unequal_seconds(run, machine, &[])
 }

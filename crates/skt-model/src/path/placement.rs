@@ -12,14 +12,14 @@ use skt_host::choice::Pmap;
 
 use super::RunParams;
 
-/// The ranks of a node. Ranks that follow each other share one.
+/// Ranks that follow each other share a node.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Placement {
-    /// Number of ranks on a node, which share the machine's bandwidth.
+    /// They share the machine's bandwidth.
     pub ranks_per_node: usize,
-    /// The order of ranks in the process grid.
+    /// Of ranks in the process grid.
     pub pmap: Pmap,
-    /// Seconds of a byte between two ranks of a node, relative to the link: other messages within
+    /// The time of a byte between two ranks of a node, relative to the link: other messages within
     /// the node do not slow it down.
     pub inner_share: f64,
 }
@@ -64,7 +64,6 @@ impl RunParams {
 /// The time of a byte in the exchanges within process columns.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ColumnWeights {
-    /// In each step of recursive doubling.
     pub doubling: Vec<f64>,
     /// From the ranks beyond the power of two and back to them.
     pub leaning: f64,
@@ -97,12 +96,11 @@ impl ColumnWeights {
     }
 }
 
-/// The time of a byte of a panel on its way from one process column to another, in all process rows
-/// at the same time.
+/// The time of a byte of a panel from one process column to another, in all process rows at once.
 #[derive(Debug)]
 pub(super) struct EdgeWeights<'a> {
     run: &'a RunParams,
-    /// The times that were asked for so far, by sender and receiver.
+    /// Those that were asked for so far, by sender and receiver.
     known: RefCell<BTreeMap<(usize, usize), f64>>,
 }
 

@@ -13,7 +13,7 @@ use super::work::{self, RowExchange};
 use super::{Changes, PARTS, PhaseCounts, Prediction, RunParams, Unit};
 use std::collections::VecDeque;
 
-/// Number of columns below which exchange and solve are not divided among a team.
+/// Exchange and solve are not divided among a team below this number.
 const TEAM_GRAIN_COLS: f64 = 64.0;
 
 /// A panel that is factored but not yet applied everywhere.
@@ -22,19 +22,17 @@ struct Factored {
     arrivals: bcast::Arrivals,
 }
 
-/// What overlaps an exchange of rows.
 #[derive(Clone, Copy)]
 struct Overlap {
-    /// When the rank has finished sending panels, in seconds from the start of the run.
+    /// When the rank has finished sending panels, from the start of the run.
     port_seconds: f64,
-    /// Seconds of the product that hides messages: that of both halves if there are halves, else 0.
+    /// Of the product that hides messages: that of both halves if there are halves, else 0.
     product_seconds: f64,
 }
 
 impl Overlap {
-    /// Seconds that rows, whose messages take `message_seconds`, wait for the port, less what is
-    /// hidden: the rows of the right half follow the panel, while the product of the left half
-    /// runs.
+    /// That rows, whose messages take `message_seconds`, wait for the port, less what is hidden:
+    /// rows of the right half follow the panel, while the product of the left half runs.
     fn queued_seconds(&self, clock: Moment, message_seconds: f64) -> f64 {
         if message_seconds == 0.0 {
             return 0.0;
@@ -44,46 +42,43 @@ impl Overlap {
     }
 }
 
-/// Number of rows below a panel's diagonal block.
+/// Rows below a panel's diagonal block.
 #[derive(Clone, Copy)]
 struct Below {
-    /// The number on the process row that has most.
+    /// On the process row that has most.
     most: f64,
-    /// The mean over process rows.
+    /// Over process rows.
     mean: f64,
 }
 
 pub(super) struct Walk<'a> {
     pub(super) run: &'a RunParams,
-    /// Number of panels that one step represents: the first of them is walked, on a machine that is
-    /// slower by this factor.
+    /// Panels that one step represents: the first is walked, on a machine slower by this factor.
     pub(super) stride: usize,
-    /// The machine, with the mean core.
+    /// With the mean core.
     pub(super) machine: &'a Machine,
-    /// The machine with the cores of each process column.
+    /// With the cores of each process column.
     pub(super) columns: Vec<Machine>,
     changes: &'a Changes,
-    /// The clock of each process column.
+    /// By process column.
     pub(super) clocks: Vec<Moment>,
-    /// For each process column, the seconds that the mean rank will wait for the rank with most
-    /// rows when they next meet.
+    /// By process column, that the mean rank will wait for the rank with most rows when they meet.
     waits: Vec<f64>,
-    /// The seconds by phase of each process column.
+    /// By process column, in seconds.
     pub(super) phases: Vec<Phases>,
-    /// How panels are broadcast.
     route: Route,
     factored: VecDeque<Factored>,
-    /// Bytes of panels on the way from column to column.
+    /// Of panels on the way from column to column.
     edge_weights: EdgeWeights<'a>,
-    /// Bytes of pivots, which one process column exchanges at a time.
+    /// One process column exchanges pivots at a time.
     pivot_weights: ColumnWeights,
     exchange: RowExchange,
     exchange_last: RowExchange,
     unhidden: [f64; PARTS],
     pub(super) counts: PhaseCounts,
     pub(super) cols: ColumnMap,
-    /// The owners of the panels that are walked: with a stride, of a matrix with as few blocks, so
-    /// that each process column has its share of them.
+    /// Of the panels that are walked: with a stride, of a matrix with as few blocks, so that each
+    /// process column has its share of them.
     owners: ColumnMap,
 }
 
@@ -226,8 +221,7 @@ impl<'a> Walk<'a> {
         advanced.after(Part::Product, seconds)
     }
 
-    /// `threads` threads of the owner of panel `next` apply all panels of the look-ahead to it and
-    /// factor it.
+    /// `threads` threads of the owner of panel `next` bring it up to date and factor it.
     fn advance(&mut self, mut clock: Moment, next: usize, threads: usize) -> Moment {
         let team = threads as f64;
         let column = self.owner(next);
@@ -263,8 +257,8 @@ impl<'a> Walk<'a> {
         clock.after(Part::Panel, compute).after(Part::Pivots, messages)
     }
 
-    /// Exchanges the rows of panel `k` on `cols` columns, and solves for U there. `threads` threads
-    /// share the work, unless there are messages in between or the columns are few.
+    /// Of panel `k` on `cols` columns. `threads` threads share the work, unless there are messages
+    /// in between or the columns are few.
     fn exchange_and_solve(
         &mut self,
         clock: Moment,
@@ -311,8 +305,7 @@ impl<'a> Walk<'a> {
             .after(Part::Rows, keep_seconds)
     }
 
-    /// A product on `rows` rows, divided into pieces unless `whole`, and into halves if the rows of
-    /// its columns are exchanged in halves.
+    /// In pieces unless `whole`, and in halves if the rows of its columns are exchanged in halves.
     fn product(&self, rows: f64, cols: f64, jb: f64, whole: bool) -> Counts {
         let halves = if whole || !self.run.is_in_halves(cols) { 1.0 } else { 2.0 };
         let mut product = Counts::default();
@@ -320,8 +313,7 @@ impl<'a> Walk<'a> {
         product
     }
 
-    /// Accounts for a product whose time on the process row with most rows is already on the clock:
-    /// the mean rank has less to do and waits.
+    /// The time of the row with most is on the clock: the mean rank has less to do and waits.
     fn account_product(
         &mut self,
         column: usize,
@@ -340,23 +332,21 @@ impl<'a> Walk<'a> {
         self.counts.update.add(&mean, 1.0 / self.run.q as f64);
     }
 
-    /// When `column`, whose clock is `clock`, has finished sending the panels that it has, in
-    /// seconds from the start of the run: it has one port, and rows leave after panels.
+    /// When `column`, whose clock is `clock`, has finished sending the panels that it has: it has
+    /// one port, and rows leave after panels.
     fn port_seconds(&self, clock: Moment, column: usize) -> f64 {
         let panels = self.factored.iter().map(|panel| &panel.arrivals);
         let here = panels.filter(|panel| panel.here[column].at_seconds <= clock.at_seconds);
         here.map(|panel| panel.sent[column].at_seconds).fold(0.0, f64::max)
     }
 
-    /// When the owner of panel `next`, which is ready at `ready`, has sent its copies of the panel
-    /// before it waits itself, in seconds from the start of the run.
+    /// When the owner of panel `next`, ready at `ready`, has sent its copies before it waits.
     fn first_sent_seconds(&self, next: usize, ready: Moment) -> f64 {
         let bytes = work::panel_bytes(self.below(next).most, self.width(next));
         let wire = self.wire(bytes);
         ready.at_seconds + wire.root_copies(self.order(next)) * bytes * wire.byte_seconds
     }
 
-    /// How a panel of `bytes` is sent.
     fn wire(&self, bytes: f64) -> Wire<'_> {
         Wire {
             latency_seconds: self.machine.message_seconds,
@@ -368,7 +358,6 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Starts the broadcast of panel `next`.
     fn start(&mut self, next: usize, ready: Moment, windows: &[Window]) {
         let bytes = work::panel_bytes(self.below(next).most, self.width(next));
         let (wire, q) = (self.wire(bytes), self.run.q);
@@ -378,7 +367,6 @@ impl<'a> Walk<'a> {
         self.factored.push_back(Factored { k: next, arrivals });
     }
 
-    /// Makes all columns wait for the newest factored panel, or for the oldest.
     fn finish(&mut self, oldest: bool) {
         let waited_for = if oldest { self.factored.front() } else { self.factored.back() };
         let k = waited_for.expect("a panel is factored").k;
@@ -395,12 +383,10 @@ impl<'a> Walk<'a> {
         later
     }
 
-    /// Windows in which no thread multiplies.
     fn idle_windows(&self) -> Vec<Window> {
         self.clocks.iter().map(|&now| Window { start: now, end: now, rows: 0.0 }).collect()
     }
 
-    /// The panel that is walked in step `k`.
     fn panel(&self, k: usize) -> usize {
         k * self.stride
     }
@@ -409,12 +395,11 @@ impl<'a> Walk<'a> {
         self.run.nb.min(self.run.n - self.panel(k) * self.run.nb)
     }
 
-    /// The process column that owns the panel of step `k`.
     fn owner(&self, k: usize) -> usize {
         self.owners.block_owner(k)
     }
 
-    /// The order in which the broadcast of the panel of step `k` counts the process columns.
+    /// In which the broadcast of the panel of step `k` counts the process columns.
     fn order(&self, k: usize) -> RowOrder {
         RowOrder::new(self.owner(k), self.owners.next_owner(k), self.run.q)
     }
@@ -428,8 +413,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Number of local columns of process column `column` right of the look-ahead in step `k`,
-    /// including b.
+    /// Local ones of process column `column`, right of the look-ahead in step `k`, including b.
     fn columns_right_of(&self, column: usize, k: usize) -> f64 {
         let RunParams { n, nb, depth, .. } = *self.run;
         let (map, first) = (&self.cols, ((self.panel(k) + 1 + depth) * nb).min(n));
@@ -489,7 +473,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The largest number of the indices `first..n` that any process holds.
+/// Of the indices `first..n`.
 pub(super) fn max_held_from(map: Cyclic, first: usize, n: usize) -> f64 {
     let held = |me: usize| map.count_before(n, me) - map.count_before(first, me);
     (0..map.procs).map(held).max().expect("a process") as f64
@@ -501,7 +485,7 @@ mod tests {
     use super::*;
     use skt_host::choice::Bcast;
 
-    /// A machine on which sending takes a second per byte, and everything else is free.
+    /// Sending takes a second per byte, and everything else is free.
     fn wires() -> Machine {
         Machine { message_byte_seconds: 1.0, ..Machine::from_seconds([0.0; UNITS]) }
     }

@@ -1,5 +1,4 @@
-//! The work of each step of the solver, counted: the walk, the fit and the solver on a simulated
-//! machine all read it here.
+//! The work of each step of the solver, counted for the walk, the fit and the simulated machine.
 
 use skt_host::choice::Swap;
 use skt_host::layout::leading_dimension;
@@ -9,21 +8,19 @@ use super::placement::ColumnWeights;
 use super::{Changes, RunParams};
 
 const DOUBLE: f64 = 8.0;
-/// Rows of one product, see `pgesv`; U is packed again for each product.
+/// Of one product, see `pgesv`; U is packed again for each product.
 const PRODUCT_ROWS: f64 = 1024.0;
-/// Rows of one product while a rank must still forward a panel.
+/// While a rank must still forward a panel.
 const PRODUCT_ROWS_WHILE_PASSING_ON: f64 = 192.0;
-/// The cost of a panel to its owner, for each of its rows and columns, in elements of the trailing
-/// product, see `pgesv::product`.
+/// Of a panel to its owner, for each row and column, in elements of the product; see
+/// `pgesv::product`.
 const ADVANCE_COST: f64 = 7.0 / 3.0;
-/// The time that a team loses at a panel in addition to its share, relative to the time of one
-/// thread, see `pgesv::product`.
+/// That a team loses at a panel, relative to the time of one thread; see `pgesv::product`.
 const TEAM_PANEL_LOSS: f64 = 1.0 / 6.0;
 /// Doubles before the two rows in a pivot's message, see `pfact::pivot`.
 const PIVOT_HEAD: f64 = 4.0;
 
-/// The trailing product `A2 -= L2 U` on `rows x cols` with `k` columns of L2, divided into pieces
-/// of 1024 rows unless `whole`.
+/// `A2 -= L2 U` on `rows x cols` with `k` columns of L2, in pieces of 1024 rows unless `whole`.
 pub fn product(rows: f64, cols: f64, k: f64, whole: bool) -> Counts {
     let calls = if whole { 1.0 } else { products(rows) };
     Counts::from_list(&[
@@ -33,18 +30,16 @@ pub fn product(rows: f64, cols: f64, k: f64, whole: bool) -> Counts {
     ])
 }
 
-/// Number of products into which a trailing product is divided.
 fn products(rows: f64) -> f64 {
     (rows / PRODUCT_ROWS).ceil().max(1.0)
 }
 
-/// Number of products into which a trailing product is divided while a panel must be forwarded,
-/// which happens after each of them.
+/// A panel must be forwarded after each of the products.
 pub(super) fn products_while_passing_on(rows: f64) -> f64 {
     (rows / PRODUCT_ROWS_WHILE_PASSING_ON).ceil().max(1.0)
 }
 
-/// The triangular solve `U = L1^-1 A1` with `k` rows, on `cols` columns.
+/// `U = L1^-1 A1` with `k` rows, on `cols` columns.
 pub fn solve(k: f64, cols: f64) -> Counts {
     Counts::from_list(&[(Unit::SolveFlop, k * k * cols)])
 }
@@ -70,14 +65,12 @@ pub fn panel(rows: f64, jb: f64, p: usize) -> Counts {
     ])
 }
 
-/// The time that a team loses at the factorization of a panel, relative to the time of one thread.
 pub(super) fn team_panel_loss(threads: usize, changes: &Changes) -> f64 {
     let is_lost = threads > 1 && !changes.team_without_loss;
     if is_lost { TEAM_PANEL_LOSS } else { 0.0 }
 }
 
-/// Whether the next panel, `jb` columns wide, is advanced before the product on `cols` columns and
-/// not during it, see `pgesv::product`.
+/// The panel, `jb` columns wide, is advanced before the product, not during it (`pgesv::product`).
 pub(super) fn advances_first(run: &RunParams, jb: f64, cols: f64) -> bool {
     let width = if run.is_in_halves(cols) { cols / 2.0 } else { cols };
     let late = ADVANCE_COST * jb;
@@ -86,8 +79,8 @@ pub(super) fn advances_first(run: &RunParams, jb: f64, cols: f64) -> bool {
     run.threads == 1 || late > by_team
 }
 
-/// The pivot messages of a panel of `jb` columns in one process column: one recursive doubling per
-/// column, with two more steps if the process rows are no power of two.
+/// In one process column: one recursive doubling per column of the panel, with two more steps if
+/// the process rows are no power of two.
 pub(super) fn pivots(jb: f64, p: usize, weights: &ColumnWeights) -> Counts {
     let leaning = if p.is_power_of_two() { 0.0 } else { 2.0 };
     let steps = weights.doubling.len() as f64 + leaning;
@@ -96,31 +89,27 @@ pub(super) fn pivots(jb: f64, p: usize, weights: &ColumnWeights) -> Counts {
     Counts::from_list(&[(Unit::Message, jb * steps), (Unit::MessageByte, jb * weighted * bytes)])
 }
 
-/// Bytes of a panel's message, see `pgesv::panel`.
 pub(super) fn panel_bytes(rows: f64, jb: usize) -> f64 {
     let ld = leading_dimension(jb) as f64;
     DOUBLE * (8.0 + jb.next_multiple_of(8) as f64 + ld * (jb as f64 + rows))
 }
 
-/// The row exchange of a panel on `p` process rows.
-///
-/// Each rank has `jb / P` rows of the diagonal block. All of them are displaced to the positions of
-/// the pivot rows, which become the rows of U: a rank that has more pivot rows than others gathers
-/// and gets more.
+/// On `p` process rows. Each rank has `jb / P` rows of the diagonal block. All of them are
+/// displaced to the positions of the pivot rows, which become the rows of U: a rank that has more
+/// pivot rows than others gathers and gets more.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RowExchange {
     p: usize,
     jb: f64,
-    /// Number of pivot rows on the rank that has most.
+    /// On the rank that has most.
     most_pivots: f64,
-    /// Number of messages one after the other, and of rows in them, by the time of their bytes.
+    /// Messages one after the other, and rows in them, by the time of their bytes.
     binary: (f64, f64),
     long: (f64, f64),
 }
 
 impl RowExchange {
-    /// The exchange for panels of `jb` columns, with pivots spread at random and evenly over the
-    /// process rows, and with all process columns at once sending.
+    /// Pivots are spread evenly at random; all process columns send at once.
     pub(super) fn new(p: usize, jb: usize, weights: &ColumnWeights) -> Self {
         let jb = jb as f64;
         let most = |groups: usize| {
@@ -136,9 +125,9 @@ impl RowExchange {
         }
     }
 
-    /// The copies on the rank that has most of them, and their mean over ranks, for `cols` columns:
-    /// own rows of U and displaced rows that leave are gathered, displaced rows are put into their
-    /// positions. U is solved where it arrives.
+    /// On the rank with most, and their mean over ranks: own rows of U and displaced rows that
+    /// leave are gathered, displaced rows are put into their positions. U is solved where it
+    /// arrives.
     pub(super) fn copies(&self, cols: f64) -> (Counts, Counts) {
         let entries =
             |rows: f64, bytes: f64| Counts::from_list(&[(Unit::CopiedByte, rows * cols * bytes)]);
@@ -155,7 +144,6 @@ impl RowExchange {
         )
     }
 
-    /// The messages on the critical path, for `cols` columns.
     pub(super) fn messages(&self, swap: Swap, threshold: usize, cols: f64) -> Counts {
         if self.p == 1 {
             return Counts::default();
@@ -171,7 +159,7 @@ impl RowExchange {
     }
 }
 
-/// The number of `displaced` rows that move to other ranks.
+/// To other ranks.
 fn leaving(p: usize, displaced: f64) -> f64 {
     displaced * (1.0 - 1.0 / p as f64)
 }
@@ -214,8 +202,7 @@ fn spread_roll(p: usize, most: f64, even: f64, weights: &ColumnWeights) -> (f64,
 /// The expected largest of `p` shares with a mean of `mean` rows each, as Poisson variables: `sum
 /// over m >= 0 of 1 - F(m)^p`.
 fn largest_share(p: usize, mean: f64) -> f64 {
-    // The log of the probability of m is computed by recurrence, so that large means do not
-    // underflow.
+    // The log is computed by recurrence, so that large means do not underflow.
     let (mut log_term, mut below, mut expected) = (-mean, 0.0f64, 0.0);
     let mut m = 0.0;
     loop {

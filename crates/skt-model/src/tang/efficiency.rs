@@ -24,7 +24,6 @@ impl Efficiency {
     }
 
     /// Fits `1/E = a + b/N` by least squares, weighted so that relative errors of E count alike.
-    ///
     /// `points` has pairs of N and the efficiency as a fraction of the peak, or any rate: `a` and
     /// `b` then have its inverse unit.
     pub fn fit(points: &[(f64, f64)]) -> Result<Self, ModelError> {
@@ -59,12 +58,11 @@ impl Efficiency {
         Ok(Self { a, b })
     }
 
-    /// The efficiency at order `n`.
     pub fn at(self, n: f64) -> f64 {
         n / (self.a * n + self.b)
     }
 
-    /// The efficiency of an infinitely large matrix, `1/a`.
+    /// Of an infinitely large matrix, `1/a`.
     pub fn limit(self) -> f64 {
         1.0 / self.a
     }

@@ -8,10 +8,8 @@ use skt_host::named;
 
 use crate::Group;
 
-/// A protocol, by the copies that it keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Protocol {
-    /// No checkpoint at all.
     None,
     /// One copy, one parity; a loss while they are updated is fatal (fig. 6).
     Single,
@@ -34,12 +32,11 @@ named!(Protocol {
 });
 
 impl Protocol {
-    /// Whether the run stops from time to time to save its data.
     pub fn takes_checkpoints(self) -> bool {
         !matches!(self, Self::None | Self::Abft)
     }
 
-    /// Number of copies of the data besides the workspace, and number of parities.
+    /// Of the data besides the workspace, and of parities.
     fn copies(self) -> (f64, f64) {
         match self {
             Self::None => (0.0, 0.0),
@@ -64,7 +61,7 @@ impl Protocol {
         1.0 / (1.0 + copies + parities * group.parity_ratio())
     }
 
-    /// Divides `total_bytes` of a process.
+    /// Of a process.
     pub fn split(self, group: Group, total_bytes: f64) -> MemorySplit {
         let (copies, parities) = self.copies();
         let workspace_bytes = total_bytes * self.available_fraction(group);
@@ -76,19 +73,15 @@ impl Protocol {
     }
 }
 
-/// The memory of a process by content, in bytes (Tang et al., TPDS 2018, table 1: A1+A2, B, C+D).
+/// Of a process (Tang et al., TPDS 2018, table 1: A1+A2, B, C+D).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MemorySplit {
-    /// The application's data.
     pub workspace_bytes: f64,
-    /// Copies of the application's data.
     pub copies_bytes: f64,
-    /// Parities.
     pub parities_bytes: f64,
 }
 
 impl MemorySplit {
-    /// The sum of all parts.
     pub fn total_bytes(&self) -> f64 {
         self.workspace_bytes + self.copies_bytes + self.parities_bytes
     }

@@ -1,5 +1,3 @@
-//! The formulas against published numbers and against each other.
-
 mod golden;
 mod path;
 mod properties;

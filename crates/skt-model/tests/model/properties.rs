@@ -95,8 +95,7 @@ proptest! {
         for s in [0.5 * best, (2.0 * best).min(bytes)] {
             prop_assert!(seconds(best) <= seconds(s) * (1.0 + 1e-12));
         }
-        // The time is never less than the data through one link, and never longer for k = 1 than
-        // for k = 2.
+        // Never less than the data through one link, never longer for k = 1 than for k = 2.
         prop_assert!(seconds(best) > 1.2e-10 * bytes);
         let k = |k| network.localized_seconds(k, bytes).unwrap();
         prop_assert!(k(1) < k(2) && k(2) < k(3));

@@ -5,7 +5,7 @@
 //! in tests. A [`pgesv::guard::Guard`] keeps the matrix, and may take a checkpoint between two
 //! panels.
 #![deny(unsafe_op_in_unsafe_fn)]
-#![warn(missing_docs, unreachable_pub)]
+#![warn(unreachable_pub)]
 
 /// The example of the README is a test.
 #[cfg(doctest)]

@@ -5,32 +5,26 @@
 
 use std::sync::OnceLock;
 
-/// A piece of the solver's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
     /// `A2 -= L2 U` on `rows x cols` with `k` columns of L2, in one BLAS call.
     Product {
         /// Rows of A2.
         rows: usize,
-        /// Columns of A2.
         cols: usize,
-        /// Columns of L2.
         k: usize,
     },
     /// `U = L1^-1 A1`.
     Solve {
         /// Rows of U.
         k: usize,
-        /// Columns of U.
         cols: usize,
     },
     /// The factorization of a panel.
     Panel {
         /// Rows of this rank below the panel's diagonal block.
         rows: usize,
-        /// Columns of the panel.
         jb: usize,
-        /// Process rows.
         p: usize,
     },
     /// A read of the matrix by the back substitution.
@@ -45,13 +39,11 @@ pub enum Work {
     },
 }
 
-/// What a process wants to know of the work of its threads.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WorkListener {
     /// Called by each thread just before it does a piece of work.
     pub begins: Option<fn(Work)>,
-    /// Called by each thread when it has done a piece of a step: some rows of a product or of the
-    /// matrix.
+    /// Called by each thread after a piece of a step: some rows of a product or of the matrix.
     pub piece_done: Option<fn()>,
 }
 

@@ -19,8 +19,7 @@ use super::{Element, MatMut, MatRef, Triangle, gemm, gemv, solve_triangle};
 /// What depends on the checks that a library has passed: another number, other checks.
 pub const VERSION: u32 = 1;
 
-/// The sizes of a side that are checked one by one: all remainders of the sizes of kernels, which
-/// are at most 48.
+/// The sides that are checked one by one: all remainders of the sizes of kernels, at most 48.
 const SIZES: RangeInclusive<usize> = 1..=49;
 /// The other side: one less than a multiple of the sizes of most kernels, so that what is left over
 /// there needs all kernels for remainders, too.
@@ -30,19 +29,16 @@ const MEDIUM: usize = 95;
 const WIDE: usize = 767;
 /// A product that is cut into blocks for caches, and between threads.
 const LARGE: (usize, usize) = (768, 384);
-/// Rows of a product within a panel.
 const NARROW: usize = 5;
 /// The deepest product that is checked, so that no depth that a user gives takes too long; beyond
 /// it libraries cut products.
 const MAX_DEPTH: usize = 1024;
 /// The depth of products if no run is known.
 const DEPTH: usize = 192;
-/// The largest order of a triangle.
 const MAX_TRIANGLE: usize = 384;
 /// What TRSM is called with: side, triangle, transposition and diagonal.
 const SOLVES: [[u8; 4]; 6] = [*b"RLTU", *b"RUNU", *b"LLNU", *b"LUTU", *b"LUTN", *b"LLNN"];
 
-/// A wrong result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0} computes wrong numbers")]
 pub struct Wrong(String);
@@ -68,7 +64,6 @@ pub fn check(depths: &[usize], mut step: impl FnMut(&str)) -> Result<(), Wrong> 
 
 /// Operations for which making and checking an element of a product counts.
 const OWN: usize = 100;
-/// The operations of the solves, about.
 const OF_SOLVES: f64 = 1e9;
 
 /// The operations of a [`check`], about, with those that make and check the matrices.
@@ -79,7 +74,6 @@ pub fn operations(depths: &[usize]) -> f64 {
     2.0 * products(depths).into_iter().map(of).sum::<f64>() + OF_SOLVES
 }
 
-/// Products with each of these numbers of rows, in these layouts.
 struct Products {
     rows: RangeInclusive<usize>,
     cols: usize,
@@ -93,7 +87,6 @@ const LAYOUTS: [u8; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
 /// the trailing matrix: its rows are few, or its columns.
 const PLAIN: [u8; 2] = [0, 7];
 
-/// The products of a check.
 fn products(depths: &[usize]) -> Vec<Products> {
     let mut all = Vec::new();
     let mut add = |rows, cols, depth, layouts| all.push(Products { rows, cols, depth, layouts });
@@ -113,7 +106,6 @@ fn products(depths: &[usize]) -> Vec<Products> {
     all
 }
 
-/// The depths of a run that are checked.
 fn checked(depths: &[usize]) -> Vec<usize> {
     let depths = if depths.is_empty() { &[DEPTH] } else { depths };
     depths.iter().map(|depth| (*depth).clamp(1, MAX_DEPTH)).collect()
@@ -154,7 +146,6 @@ fn view_mut<T: Element>(data: &mut [T], rows: usize, cols: usize, by_row: bool) 
     }
 }
 
-/// The numbers of a matrix in either layout.
 fn room(rows: usize, cols: usize) -> usize {
     (rows + 3) * (cols + 3)
 }
@@ -231,8 +222,7 @@ fn wrong(name: &str, shape: &str) -> Wrong {
     Wrong(format!("{name} ({shape})"))
 }
 
-/// Checks that products are rounded to their type, not to a shorter one: each element of a product
-/// of numbers with all bits is compared.
+/// Checks that products are not rounded to a shorter type: their numbers have all bits.
 fn check_rounding<T: Element>(name: &str, epsilon: f64) -> Result<(), Wrong> {
     let (m, n, k) = (49, 97, 64);
     let number = |i: usize| T::rounded((i as f64 * 2f64.sqrt()).fract() + 0.5);
@@ -262,7 +252,6 @@ fn triangles<T: Element>(order: usize, integers: &mut Integers) -> Vec<T> {
     (0..room(order, order)).map(number).collect()
 }
 
-/// The orders of triangles for depths of a run.
 fn orders(depths: &[usize]) -> impl Iterator<Item = usize> {
     checked(depths).into_iter().map(|depth| depth.min(MAX_TRIANGLE))
 }
@@ -325,7 +314,6 @@ fn check_solves<T: Element>(name: &str, depths: &[usize], tolerance: f64) -> Res
     Ok(())
 }
 
-/// Checks `dtrsv`.
 fn check_triangles(depths: &[usize]) -> Result<(), Wrong> {
     let mut integers = Integers(3);
     let order = orders(depths).max().unwrap_or(DEPTH).max(MEDIUM);
@@ -350,7 +338,6 @@ fn check_triangles(depths: &[usize]) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Checks `dgemv`.
 fn check_vectors() -> Result<(), Wrong> {
     let mut integers = Integers(4);
     let (numbers, vectors) =
@@ -408,7 +395,6 @@ mod tests {
         static FAULT: Cell<Option<Fault>> = const { Cell::new(None) };
     }
 
-    /// Whether a call of `function` with these sizes is to be wrong.
     fn is_wrong(function: &str, sizes: &[*const c_int]) -> bool {
         let is_it = |(name, side, remainder): Fault| {
             // SAFETY: the caller's arguments.
@@ -417,7 +403,6 @@ mod tests {
         FAULT.get().is_some_and(is_it)
     }
 
-    /// The last element of a matrix.
     unsafe fn last<T>(
         matrix: *mut T,
         m: *const c_int,
@@ -491,7 +476,6 @@ mod tests {
 
     type Check<'c> = &'c dyn Fn() -> Result<(), Wrong>;
 
-    /// The function that this check finds wrong.
     fn found(check: Check) -> Option<String> {
         static PLANTED_ONES: Functions = Functions { dgemm, dtrsm, dtrsv, dgemv, sgemm, strsm };
         PLANTED.set(Some(&PLANTED_ONES));

@@ -15,11 +15,9 @@ use super::{Bf16Products, MatRef, RoundedProducts, kernels, load, mixed};
 pub enum Triangle {
     /// The lower one, with 1 on the diagonal in place of what is stored there.
     UnitLower,
-    /// The upper one, with its diagonal.
     Upper,
 }
 
-/// The arguments of xGEMM, as the Fortran interface names them.
 pub struct GemmArguments<T> {
     pub trans: [u8; 2],
     pub m: BlasInt,
@@ -49,27 +47,20 @@ pub struct TrsmArguments<T> {
     pub ldb: BlasInt,
 }
 
-/// A number of single or double precision.
-///
-/// Buffers that messages carry hold doubles. Numbers of single precision are stored in them two to
-/// a double.
+/// A number of single or double precision. In buffers that messages carry, which hold doubles,
+/// numbers of single precision are stored two to a double.
 pub trait Element:
     SolveKernel + Squares + Pod + Default + PartialOrd + Debug + Display + Into<f64> + Send + Sync
 {
-    /// 0.
     const ZERO: Self;
-    /// 1.
     const ONE: Self;
-    /// -1.
     const MINUS_ONE: Self;
 
     /// Products of operands with fewer bits.
     type Rounded: RoundedProducts<Self>;
 
-    /// Numbers in the space of a double.
     const PER_DOUBLE: usize = size_of::<f64>() / size_of::<Self>();
 
-    /// The number nearest to `value`.
     fn rounded(value: f64) -> Self;
 
     /// Doubles of a buffer that holds `count` numbers.
@@ -77,20 +68,14 @@ pub trait Element:
         count.div_ceil(Self::PER_DOUBLE)
     }
 
-    /// The numbers that `doubles` hold.
     fn from_doubles(doubles: &[f64]) -> &[Self] {
         bytemuck::cast_slice(doubles)
     }
 
-    /// The numbers that `doubles` hold, to write.
     fn from_doubles_mut(doubles: &mut [f64]) -> &mut [Self] {
         bytemuck::cast_slice_mut(doubles)
     }
 
-    /// Exchanges `x` and `y`.
-    ///
-    /// # Panics
-    /// When the lengths differ.
     fn swap(x: &mut [Self], y: &mut [Self]);
 
     /// `C := alpha op(A) op(B) + beta C`.
@@ -106,17 +91,11 @@ pub trait Element:
     /// As for [`Self::gemm`], with B exclusively borrowed.
     unsafe fn trsm(arguments: &TrsmArguments<Self>);
 
-    /// `x := T^-1 x` in double precision, with a triangle T of the square matrix `a`, whose rows
-    /// are contiguous.
-    ///
-    /// # Panics
-    /// When the shapes do not fit, or `a` is column-major.
+    /// `x := T^-1 x` in double precision, T a triangle of the square `a`, whose rows are
+    /// contiguous.
     fn solve_triangle(triangle: Triangle, a: MatRef<Self>, x: &mut [f64]);
 
     /// `y := y - A x` in double precision, with contiguous rows of A.
-    ///
-    /// # Panics
-    /// When the shapes do not fit, or `a` is column-major.
     fn subtract_product(a: MatRef<Self>, x: &[f64], y: &mut [f64]);
 }
 

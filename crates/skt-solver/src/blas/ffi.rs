@@ -1,23 +1,18 @@
 //! The Fortran interface of the BLAS, and the table of the functions that are called through it.
 //!
-//! The table has the functions of one library: one that is loaded, or the built-in one (crate
-//! `built_in`). The lengths of character arguments, at the end, are part of that interface;
+//! The table has the functions of one library: one that is loaded, or the built-in one
+//! (`built_in`). The lengths of character arguments, at the end, are part of that interface;
 //! libraries written in C ignore them.
 
 use std::ffi::{CStr, c_int, c_void};
 
-/// Integers of the BLAS (LP64).
 pub(crate) type BlasInt = c_int;
 
-/// A dimension as the BLAS counts it.
-///
-/// # Panics
-/// Beyond 2^31 - 1, which no local matrix of a real machine reaches.
+/// A dimension as the BLAS counts it; no local matrix of a real machine reaches 2^31.
 pub(crate) fn int(n: usize) -> BlasInt {
     BlasInt::try_from(n).expect("a matrix dimension beyond what the BLAS can count")
 }
 
-/// xGEMM for one type of numbers.
 pub(crate) type Gemm<T> = unsafe extern "C" fn(
     transa: *const u8,
     transb: *const u8,
@@ -36,7 +31,6 @@ pub(crate) type Gemm<T> = unsafe extern "C" fn(
     transb_len: usize,
 );
 
-/// xTRSM for one type of numbers.
 pub(crate) type Trsm<T> = unsafe extern "C" fn(
     side: *const u8,
     uplo: *const u8,
@@ -55,7 +49,6 @@ pub(crate) type Trsm<T> = unsafe extern "C" fn(
     diag_len: usize,
 );
 
-/// DTRSV.
 pub(crate) type Dtrsv = unsafe extern "C" fn(
     uplo: *const u8,
     trans: *const u8,
@@ -70,7 +63,6 @@ pub(crate) type Dtrsv = unsafe extern "C" fn(
     diag_len: usize,
 );
 
-/// DGEMV.
 pub(crate) type Dgemv = unsafe extern "C" fn(
     trans: *const u8,
     m: *const BlasInt,
@@ -89,13 +81,11 @@ pub(crate) type Dgemv = unsafe extern "C" fn(
 /// Defines [`Functions`] with a field for each function: `field, symbol: type`.
 macro_rules! functions {
     ($($field:ident, $symbol:ident: $type:ty;)*) => {
-        /// The functions of one library.
         pub(crate) struct Functions {
             $(pub(crate) $field: $type,)*
         }
 
         impl Functions {
-            /// The names of the functions.
             pub(super) const SYMBOLS: &[&CStr] = &[$({
                 const NAME: &str = concat!(stringify!($symbol), "\0");
                 match CStr::from_bytes_with_nul(NAME.as_bytes()) {
@@ -108,8 +98,7 @@ macro_rules! functions {
                 Self { $($field: crate::built_in::fortran::$field,)* }
             }
 
-            /// The functions that `address` finds by their names. The error is the name of one that
-            /// it does not find.
+            /// The error is the name of a function that `address` does not find.
             pub(super) fn found_by(
                 address: impl Fn(&CStr) -> Option<*mut c_void>,
             ) -> Result<Self, &'static str> {
@@ -139,7 +128,6 @@ functions! {
 /// The value of `--blas` for the BLAS that is a part of this program.
 pub const BUILT_IN: &str = "built-in";
 
-/// A library, and where else its functions are looked up.
 pub(super) struct Library {
     /// The value of `--blas` that names it, or the one below it if it is preloaded.
     pub(super) name: String,

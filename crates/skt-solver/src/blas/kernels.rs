@@ -7,7 +7,6 @@ use crate::blas::bf16::number::Bf16;
 #[cfg(target_arch = "x86_64")]
 use skt_host::vectors::Vectors;
 
-/// The largest magnitude of a range, and its position.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Best {
     /// Magnitude; 0 for an empty range; NaN if an element is not finite.
@@ -17,10 +16,8 @@ pub(crate) struct Best {
 }
 
 impl Best {
-    /// The result for an empty range.
     pub(crate) const NONE: Self = Self { magnitude: 0.0, index: usize::MAX };
 
-    /// The result with its index increased by `offset`.
     pub(crate) fn moved(self, offset: usize) -> Self {
         Self { index: self.index.saturating_add(offset), ..self }
     }
@@ -53,9 +50,6 @@ macro_rules! multiversion {
 
 multiversion! {
     /// `y += alpha x`.
-    ///
-    /// # Panics
-    /// When the lengths differ.
     axpy(alpha: f64, x: &[f64], y: &mut [f64]) -> () = axpy_loop
 }
 
@@ -80,33 +74,19 @@ multiversion! {
 multiversion! {
     /// The product `x v` with a vector `v` of +1 and -1, and the largest magnitude of `x`. Each
     /// product of elements is exact, so all instruction sets give the same bits.
-    ///
-    /// # Panics
-    /// When the lengths differ.
     signed_sum_and_largest(x: &[f64], v: &[f64]) -> (f64, f64) = signed_sum_and_largest_loop
 }
 
 multiversion! {
     /// The product of `x` and `y`, in double precision.
-    ///
-    /// # Panics
-    /// When the lengths differ.
     mixed_dot(x: &[f32], y: &[f64]) -> f64 = mixed_dot_loop
 }
 
 multiversion! {
-    /// Each number rounded to a bf16.
-    ///
-    /// # Panics
-    /// When the lengths differ.
     pack_bf16(x: &[f32], packed: &mut [Bf16]) -> () = pack_bf16_loop
 }
 
 multiversion! {
-    /// Exchanges `x` and `y`.
-    ///
-    /// # Panics
-    /// When the lengths differ.
     swap(x: &mut [f64], y: &mut [f64]) -> () = swap_loop
 }
 
@@ -172,9 +152,8 @@ fn swap_loop<const FUSED: bool>(x: &mut [f64], y: &mut [f64]) {
     }
 }
 
-/// The bits of a magnitude. They are ordered like magnitudes, with infinity above all finite ones
-/// and NaN above infinity. As the sign bit is 0, they can be compared as signed integers, as AVX2
-/// and NEON do.
+/// The bits of a magnitude, ordered like magnitudes, with infinity above all finite ones and NaN
+/// above infinity; as signed integers, too, as AVX2 and NEON compare them: the sign bit is 0.
 #[inline(always)]
 pub(super) fn magnitude_bits(x: f64) -> i64 {
     x.abs().to_bits().cast_signed()

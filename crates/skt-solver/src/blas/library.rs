@@ -20,12 +20,10 @@ use super::loader::{KNOWN, file_of, symbol_of};
 use crate::team::Team;
 use crate::tuning::TUNING;
 
-/// The BLAS that this process calls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BlasInfo {
     /// `OpenBLAS`, `oneMKL`, `BLIS`, `built-in BLAS`, or the file's name.
     pub library: String,
-    /// The file that the library was loaded from.
     pub path: Option<PathBuf>,
     /// The library's text about its version and build.
     pub version: Option<String>,
@@ -34,27 +32,22 @@ pub struct BlasInfo {
 }
 
 impl BlasInfo {
-    /// The library with its version and kernel, in words.
     pub fn words(&self) -> String {
         words(&self.library, self.version.as_deref(), self.kernel.as_deref())
     }
 }
 
-/// The built-in BLAS, as reports name it.
 const BUILT_IN_LIBRARY: &str = "built-in BLAS";
-/// The value of `--blas` that names the library which this process calls, or that below a preloaded
-/// one.
+/// The value of `--blas` that names the library called, or the one below a preloaded one.
 pub fn name() -> &'static str {
     &library().name
 }
 
-/// Whether this process calls the built-in BLAS.
 pub fn is_built_in() -> bool {
     library().handle.is_none()
 }
 
-/// Describes a BLAS in words. The library is named once, even if its version begins with the name,
-/// and so is the kernel, even if the version has it.
+/// Names the library and the kernel once each, even where the version has them.
 pub fn words(library: &str, version: Option<&str>, kernel: Option<&str>) -> String {
     // OpenBLAS's version begins with its name, BLIS's is only a number.
     let mut words = match version {
@@ -158,8 +151,7 @@ pub fn load_parts() {
     }
 }
 
-/// Whether the names of two files begin alike, as those of all parts of a library do: with `libmkl`
-/// as `libmkl_avx512.so.2`.
+/// Whether the names of two files begin alike: with `libmkl` as `libmkl_avx512.so.2`.
 fn is_of_family(one: &Path, other: &Path) -> bool {
     let family = |file: &Path| {
         let name = file.file_name()?.to_str()?.split(['_', '-', '.']).next()?;
@@ -168,7 +160,6 @@ fn is_of_family(one: &Path, other: &Path) -> bool {
     family(one).is_some_and(|name| Some(name) == family(other))
 }
 
-/// The handle of a file that is loaded.
 fn handle_of(file: &Path) -> Option<*mut c_void> {
     let name = CString::new(file.as_os_str().as_bytes()).ok()?;
     // SAFETY: the name is NUL-terminated, and nothing is loaded.
@@ -197,8 +188,7 @@ fn set_one_thread(handle: *mut c_void) -> bool {
     addresses.into_iter().flatten().chain(blis).next().is_some()
 }
 
-/// Starts a team ([`Team::new`]) on whose workers the BLAS uses one thread in a call. The calling
-/// thread is not changed.
+/// [`Team::new`], on whose workers the BLAS uses one thread in a call; the caller is not changed.
 pub fn start_team(
     threads: usize,
     on_start: impl Fn(usize) + Send + Clone + 'static,
@@ -224,7 +214,6 @@ pub(super) fn symbol(name: &CStr) -> Option<*mut c_void> {
     symbol_of(library().handle?, name)
 }
 
-/// Calls a `const char *f(void)` of the library with this handle.
 fn text_from(handle: *mut c_void, name: &CStr) -> Option<String> {
     let address = symbol_of(handle, name)?;
     // SAFETY: all names passed here are functions of that type in their libraries' headers, and
@@ -235,10 +224,7 @@ fn text_from(handle: *mut c_void, name: &CStr) -> Option<String> {
     }
 }
 
-/// Copies a text.
-///
-/// # Safety
-/// `text` is NULL or points to a NUL-terminated text.
+/// Safety: `text` is NULL or points to a NUL-terminated text.
 unsafe fn text_at(text: *const c_char) -> Option<String> {
     if text.is_null() {
         return None;
@@ -271,7 +257,6 @@ fn mkl_kernel() -> Option<String> {
     parts.find(|part| KERNELS.contains(part)).map(str::to_owned)
 }
 
-/// The library to which FlexiBLAS passes calls on.
 fn flexiblas_backend(handle: *mut c_void) -> Option<String> {
     let address = symbol_of(handle, c"flexiblas_current_backend")?;
     let mut buffer = [0u8; 256];
@@ -285,12 +270,10 @@ fn flexiblas_backend(handle: *mut c_void) -> Option<String> {
     (!name.is_empty()).then(|| format!("with {name}"))
 }
 
-/// The kernel of the library to which FlexiBLAS passes calls on.
 fn backend_kernel() -> Option<String> {
     files(mapped_files()).iter().filter_map(|file| handle_of(file)).find_map(kernel_of)
 }
 
-/// The kernel of the OpenBLAS or BLIS with this handle.
 fn kernel_of(handle: *mut c_void) -> Option<String> {
     text_from(handle, c"openblas_get_corename").or_else(|| blis_kernel(handle))
 }
@@ -319,7 +302,6 @@ fn call_with_blis_int(address: *mut c_void, value: i64) {
     unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(i64)>(address)(value) }
 }
 
-/// The system has no address space for the work space of the BLAS.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "no {} of address space for the work space of the BLAS in {threads} thread(s): {why}; raise \
@@ -327,11 +309,8 @@ fn call_with_blis_int(address: *mut c_void, value: i64) {
     units::bytes(*bytes as u64)
 )]
 pub struct NoWorkSpace {
-    /// Threads that need it.
     pub threads: usize,
-    /// Bytes for all of these threads.
     pub bytes: usize,
-    /// The system's error.
     pub why: std::io::Error,
 }
 
@@ -411,8 +390,7 @@ mod tests {
     /// OpenMP keeps its number of threads for each calling thread, so it must be set on each.
     #[test]
     fn openmp_opens_no_team_in_a_thread() {
-        // A BLAS with OpenMP loads such a library; where compilers bring none, there is none to
-        // set.
+        // A BLAS with OpenMP loads it; where compilers bring none, there is none to set.
         let how = libc::RTLD_NOW | libc::RTLD_GLOBAL;
         // SAFETY: the name is NUL-terminated; to load the library starts nothing.
         let openmp = unsafe { libc::dlopen(c"libgomp.so.1".as_ptr(), how) };

@@ -19,7 +19,6 @@ thread_local! {
         const { std::cell::Cell::new(None) };
 }
 
-/// The functions that this process calls.
 #[inline]
 pub(super) fn functions() -> &'static Functions {
     #[cfg(test)]
@@ -60,7 +59,6 @@ pub fn load(file: &str) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// Makes the built-in library the one that this process calls.
 pub fn use_built_in() {
     set_library(Library::built_in());
 }

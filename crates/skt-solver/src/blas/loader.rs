@@ -17,25 +17,19 @@ pub(super) const KNOWN: [(&str, &CStr); 4] = [
     ("BLIS", c"bli_info_get_version_str"),
 ];
 
-/// Why a library cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The name has a NUL.
     #[error("its name has a NUL")]
     Name,
-    /// The loader cannot load it.
     #[error("the loader refuses it: {0}")]
     Loader(String),
-    /// A function is missing.
     #[error("it has no function {0}")]
     Lacks(&'static str),
-    /// The library has another interface.
     #[error("its integers have 64 bits: take its build with integers of 32 bits (LP64)")]
     LongIntegers,
 }
 
-/// Names of libraries with the Fortran interface and integers of 32 bits, in the order in which one
-/// is taken by default.
+/// Libraries with the Fortran interface and 32-bit integers, in the order of the default choice.
 pub const NAMES: [&str; 8] = [
     "openblas",
     "blas",
@@ -47,8 +41,7 @@ pub const NAMES: [&str; 8] = [
     "flexiblas",
 ];
 
-/// The names under which the loader may have a library: its file, or `NAME` as `libNAME.so`, with a
-/// version after it.
+/// Names that the loader may know: the file or, for `NAME`, `libNAME.so`, with a version after it.
 pub fn file_names(wanted: &str) -> impl Iterator<Item = String> {
     let is_file = wanted.contains('/') || wanted.contains(".so");
     let file = if is_file { wanted.to_owned() } else { format!("lib{wanted}.so") };
@@ -167,7 +160,6 @@ pub fn preloaded() -> Option<PathBuf> {
     files.into_iter().any(is_it).then_some(file)
 }
 
-/// Whether the library with this handle describes itself.
 fn describes_itself(handle: *mut c_void) -> bool {
     KNOWN.iter().any(|(_, marker)| symbol_of(handle, marker).is_some())
 }
@@ -179,7 +171,6 @@ pub(super) fn symbol_of(handle: *mut c_void, name: &CStr) -> Option<*mut c_void>
     (!address.is_null()).then_some(address)
 }
 
-/// The file that an address was loaded from.
 pub(super) fn file_of(address: *mut c_void) -> Option<PathBuf> {
     let path = loaded_as(address)?;
     Some(path.canonicalize().unwrap_or(path))

@@ -6,9 +6,6 @@ use super::kernels::mixed_dot;
 use super::{MatRef, Triangle};
 
 /// `x := T^-1 x` with a triangle T of the square matrix `a`, whose rows are contiguous.
-///
-/// # Panics
-/// When the shapes do not fit, or `a` is column-major.
 pub(super) fn solve_triangle(triangle: Triangle, a: MatRef<f32>, x: &mut [f64]) {
     let n = x.len();
     assert_eq!((a.rows(), a.cols()), (n, n), "the shape of a triangle");
@@ -28,9 +25,6 @@ pub(super) fn solve_triangle(triangle: Triangle, a: MatRef<f32>, x: &mut [f64]) 
 }
 
 /// `y := y - A x` with contiguous rows of A.
-///
-/// # Panics
-/// When the shapes do not fit, or `a` is column-major.
 pub(super) fn subtract_product(a: MatRef<f32>, x: &[f64], y: &mut [f64]) {
     assert_eq!((a.rows(), a.cols()), (y.len(), x.len()), "the shape of a product");
     for (y, row) in y.iter_mut().zip(a.fetched_rows()) {

@@ -35,9 +35,6 @@ use element::{GemmArguments, TrsmArguments};
 use ffi::{BlasInt, int};
 
 /// `C := alpha A B + beta C`, with A `m x k`, B `k x n`, C `m x n`.
-///
-/// # Panics
-/// When the shapes do not fit.
 pub fn gemm<T: Element>(alpha: T, a: MatRef<T>, b: MatRef<T>, beta: T, mut c: MatMut<T>) {
     assert_eq!((a.rows(), a.cols(), b.cols()), (c.rows(), b.rows(), c.cols()), "gemm shapes");
     if c.rows() == 0 || c.cols() == 0 {
@@ -58,18 +55,12 @@ pub fn gemm<T: Element>(alpha: T, a: MatRef<T>, b: MatRef<T>, beta: T, mut c: Ma
 }
 
 /// `target := source`, both with contiguous rows.
-///
-/// # Panics
-/// When the shapes differ, or a matrix is column-major.
 pub fn copy<T: Element>(source: MatRef<T>, mut target: MatMut<T>) {
     assert_eq!((source.rows(), source.cols()), (target.rows(), target.cols()), "copy shapes");
     (0..source.rows()).for_each(|i| target.row_mut(i).copy_from_slice(source.row(i)));
 }
 
 /// `B := L^-1 B` with L the unit lower triangle of the square matrix `l`, B `k x n`.
-///
-/// # Panics
-/// When the shapes do not fit.
 pub(crate) fn solve_unit_lower<T: Element>(l: MatRef<T>, mut b: MatMut<T>) {
     assert_eq!((l.rows(), l.cols()), (b.rows(), b.rows()), "trsm shapes");
     if b.rows() == 0 || b.cols() == 0 {
@@ -100,9 +91,6 @@ const TRSM_COLUMNS: usize = 64;
 /// ```text
 /// B1 := B1 U11^-1,   B2 := (B2 - B1 U12) U22^-1
 /// ```
-///
-/// # Panics
-/// When the shapes do not fit, or B is column-major.
 pub(crate) fn solve_upper_from_right<T: Element>(u: MatRef<T>, mut b: MatMut<T>) {
     let k = b.cols();
     assert_eq!((u.rows(), u.cols()), (k, k), "trsm shapes");
@@ -117,8 +105,7 @@ pub(crate) fn solve_upper_from_right<T: Element>(u: MatRef<T>, mut b: MatMut<T>)
         gemm(T::MINUS_ONE, b1.as_ref(), u.block(0..half, half..k), T::ONE, b2.rb());
         return solve_upper_from_right(u.block(half..k, half..k), b2);
     }
-    // In column-major terms: B' := U'^-1 B'. A row-major U is the transpose of a column-major lower
-    // triangle.
+    // In column-major terms B' := U'^-1 B'; a row-major U transposed is column-major and lower.
     let (uplo, trans) = if u.is_col_major() { (b'U', b'T') } else { (b'L', b'N') };
     let (side, diag) = (b'L', b'N');
     let (m, n, lda, ldb) = (int(b.cols()), int(b.rows()), int(u.ld()), int(b.ld()));
@@ -130,17 +117,12 @@ pub(crate) fn solve_upper_from_right<T: Element>(u: MatRef<T>, mut b: MatMut<T>)
 /// Rows of a matrix, each at any address.
 #[derive(Clone)]
 pub struct Rows<'a, T = f64> {
-    /// The rows.
     pub rows: &'a [&'a [T]],
     /// The elements of each row that are meant.
     pub cols: std::ops::Range<usize>,
 }
 
-/// `B := L^-1 R` with L the unit lower triangle of the square matrix `l`, and R the rows `from`. B
-/// is row-major.
-///
-/// # Panics
-/// When the shapes do not fit.
+/// `B := L^-1 R` with L the unit lower triangle of the square `l`, R the rows `from`, B row-major.
 pub(crate) fn solve_unit_lower_from<T: Element>(l: MatRef<T>, from: Rows<T>, mut b: MatMut<T>) {
     let shape = (b.rows(), b.rows(), b.rows(), b.cols());
     assert_eq!((l.rows(), l.cols(), from.rows.len(), from.cols.len()), shape, "trsm shapes");
@@ -155,9 +137,6 @@ pub(crate) fn solve_unit_lower_from<T: Element>(l: MatRef<T>, from: Rows<T>, mut
 }
 
 /// `x := T^-1 x` with a triangle T of the square matrix `a`.
-///
-/// # Panics
-/// When the shapes do not fit.
 pub(crate) fn solve_triangle(triangle: Triangle, a: MatRef, x: &mut [f64]) {
     assert_eq!((a.rows(), a.cols()), (x.len(), x.len()), "trsv shapes");
     if x.is_empty() {
@@ -187,9 +166,6 @@ pub(crate) fn solve_triangle(triangle: Triangle, a: MatRef, x: &mut [f64]) {
 }
 
 /// `y := alpha A x + beta y`, with A `m x n`.
-///
-/// # Panics
-/// When the shapes do not fit.
 pub(crate) fn gemv(alpha: f64, a: MatRef, x: &[f64], beta: f64, y: &mut [f64]) {
     assert_eq!((a.rows(), a.cols()), (y.len(), x.len()), "gemv shapes");
     if y.is_empty() {

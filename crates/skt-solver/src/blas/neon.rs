@@ -2,7 +2,6 @@
 
 use std::arch::aarch64::*;
 
-/// A vector of zeros.
 #[target_feature(enable = "neon")]
 #[inline]
 pub(super) fn zero() -> float64x2_t {
@@ -16,7 +15,6 @@ pub(super) fn fnmadd(a: float64x2_t, b: float64x2_t, c: float64x2_t) -> float64x
     vfmsq_f64(c, a, b)
 }
 
-/// A vector of zeros in single precision.
 #[target_feature(enable = "neon")]
 #[inline]
 pub(super) fn zero_f32() -> float32x4_t {
@@ -30,7 +28,6 @@ pub(super) fn fnmadd_f32(a: float32x4_t, b: float32x4_t, c: float32x4_t) -> floa
     vfmsq_f32(c, a, b)
 }
 
-/// The larger number in each lane.
 #[target_feature(enable = "neon")]
 #[inline]
 pub(super) fn larger(a: int64x2_t, b: int64x2_t) -> int64x2_t {

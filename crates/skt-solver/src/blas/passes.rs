@@ -23,9 +23,6 @@ const COLUMNS: usize = 8;
 
 /// `y -= sum of u_k l_k`, with `l_k` the columns of `left`, in their order. Returns the bits of the
 /// largest magnitude in `y`, or 0 if it is empty.
-///
-/// # Panics
-/// When the shapes do not fit, or `left` is not column-major.
 pub(crate) fn subtract_columns(left: MatRef, u: &[f64], y: &mut [f64]) -> u64 {
     assert_eq!((left.rows(), left.cols()), (y.len(), u.len()), "shapes");
     assert!(left.is_col_major(), "layout");
@@ -49,9 +46,6 @@ pub(crate) fn subtract_columns(left: MatRef, u: &[f64], y: &mut [f64]) -> u64 {
 
 /// `l *= inverse`, and then `y_k -= u_k l` with `y_k` the columns of `right`. Returns the bits of
 /// the largest magnitude in `y_0`, or 0 if there is none.
-///
-/// # Panics
-/// When the shapes do not fit, or `right` is not column-major.
 pub(crate) fn rank1(l: &mut [f64], inverse: f64, u: &[f64], mut right: MatMut) -> u64 {
     assert_eq!((right.rows(), right.cols()), (l.len(), u.len()), "shapes");
     assert!(right.is_col_major(), "layout");
@@ -78,7 +72,6 @@ pub(crate) fn rank1(l: &mut [f64], inverse: f64, u: &[f64], mut right: MatMut) -
 struct Pass<'u> {
     /// `l` in a rank-1 pass, else `y`.
     line: *mut f64,
-    /// The factor that multiplies `l`.
     factor: f64,
     columns: *mut f64,
     ld: usize,
@@ -88,10 +81,8 @@ struct Pass<'u> {
 
 impl Pass<'_> {
     /// Runs the pass with the best instructions of this CPU.
-    ///
-    /// # Safety
-    /// `line` and `columns` name valid memory; no other reference to what the pass writes is in
-    /// use: `line`, and with `RANK1` the columns.
+    /// Safety: `line` and `columns` name valid memory; no other reference to what the pass writes
+    /// is in use: `line`, and with `RANK1` the columns.
     unsafe fn run<const RANK1: bool>(&self) -> u64 {
         match Vectors::here() {
             // SAFETY: the processor has these instructions; the rest is the caller's promise.
@@ -114,9 +105,7 @@ impl Pass<'_> {
     }
 
     /// Computes row `i` of the pass. `fnmadd(a, b, c)` is `c - a b`.
-    ///
-    /// # Safety
-    /// The conditions of [`Pass::run`].
+    /// Safety: the conditions of [`Pass::run`].
     #[inline(always)]
     unsafe fn row<const RANK1: bool>(
         &self,
@@ -146,8 +135,8 @@ impl Pass<'_> {
     }
 }
 
-/// The passes for one instruction set: blocks of `$wide` vectors of rows, then of one vector, then
-/// single rows.
+/// For one instruction set: blocks of `$wide` vectors of rows, then of one vector, then single
+/// rows.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! passes {
     ($module:ident, $arch:ident, $features:literal, $lanes:literal, $wide:literal, $vector:ty, $bits:ty,
@@ -159,10 +148,7 @@ macro_rules! passes {
             use super::{COLUMNS, Pass};
             use std::arch::$arch::*;
 
-            /// Runs the pass.
-            ///
-            /// # Safety
-            /// The conditions of [`Pass::run`], and the CPU has the features.
+            /// Safety: the conditions of [`Pass::run`], and the CPU has the features.
             #[target_feature(enable = $features)]
             pub(super) unsafe fn run<const RANK1: bool>(pass: &Pass) -> u64 {
                 // SAFETY: the caller's promise.

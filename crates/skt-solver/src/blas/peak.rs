@@ -47,8 +47,7 @@ pub fn load() {
     std::hint::black_box(run_window());
 }
 
-/// Runs a window of multiply-adds with the best instructions of this processor. Returns the
-/// floating-point operations that it did, if this program has such instructions.
+/// Returns the operations that the window did, if this program has instructions for it.
 fn run_window() -> Option<f64> {
     let lanes: usize = match Vectors::here() {
         // SAFETY: the processor has these instructions.
@@ -87,7 +86,6 @@ mod x86 {
         8
     }
 
-    /// Runs the chains. Returns the lanes of a vector.
     #[target_feature(enable = "avx2,fma")]
     pub(crate) fn avx2() -> usize {
         let (a, b) = (_mm256_set1_pd(black_box(A)), _mm256_set1_pd(black_box(B)));

@@ -5,19 +5,12 @@ use std::convert::Infallible;
 use super::bf16::{self, Bf16, Bf16Library};
 use super::{MatMut, MatRef};
 
-/// Products of rounded operands, added to a matrix of `T`.
 pub trait RoundedProducts<T>: Copy + Send + Sync + 'static {
     /// Rounds U for [`Self::multiply`]. Both have contiguous rows.
-    ///
-    /// # Panics
-    /// When the shapes differ, or a matrix is column-major.
     fn pack(self, u: MatRef<T>, packed: MatMut<Bf16>);
 
     /// `A2 := A2 - L2 U`, with L2 rounded. All have contiguous rows. L2 is rounded here, as a
     /// product reads each of its rows once, but U for each piece of rows.
-    ///
-    /// # Panics
-    /// When the shapes do not fit, or a matrix is column-major.
     fn multiply(self, l2: MatRef<T>, u: MatRef<Bf16>, a2: MatMut<T>);
 }
 
@@ -26,7 +19,6 @@ pub trait RoundedProducts<T>: Copy + Send + Sync + 'static {
 pub enum Bf16Products {
     /// By SGEMM: products of two bf16 are exact in it.
     Emulated,
-    /// By a library.
     Library(&'static Bf16Library),
 }
 

@@ -42,11 +42,9 @@ pub(super) fn solve<T: Element>(l: MatRef<T>, from: Option<&Rows<T>>, a: &mut Ma
 pub struct SolveOperands<'o, T> {
     l: *const T,
     ldl: usize,
-    /// The order of L, and the rows of A.
     n: usize,
     a: *mut T,
     lda: usize,
-    /// Columns of A.
     width: usize,
     /// The right side, if it is not in A: its rows, and the index of the first column in each.
     from: Option<(&'o [&'o [T]], usize)>,
@@ -55,9 +53,7 @@ pub struct SolveOperands<'o, T> {
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 impl<T> SolveOperands<'_, T> {
     /// Row `i` of the right side.
-    ///
-    /// # Safety
-    /// There is such a row.
+    /// Safety: there is such a row.
     #[inline(always)]
     unsafe fn right_side(&self, i: usize) -> *const T {
         // SAFETY: the caller's promise.
@@ -70,7 +66,6 @@ impl<T> SolveOperands<'_, T> {
     }
 }
 
-/// An element type with kernels for each instruction set.
 pub trait SolveKernel: Copy {
     /// Solves the system in A with the best instructions of this CPU. Returns false, and leaves A
     /// as it is, where no kernel is made for them.
@@ -80,7 +75,6 @@ pub trait SolveKernel: Copy {
     unsafe fn solve(operands: &SolveOperands<Self>) -> bool;
 }
 
-/// Chooses among the kernels of an element type.
 macro_rules! choice {
     ($element:ident, $avx512:ident, $avx2:ident, $neon:ident) => {
         impl SolveKernel for $element {
@@ -113,8 +107,7 @@ macro_rules! choice {
 choice!(f64, avx512_f64, avx2_f64, neon_f64);
 choice!(f32, avx512_f32, avx2_f32, neon_f32);
 
-/// The kernel for one instruction set: `$rows` x (`$wide` vectors) sums, then strips of one vector,
-/// then single columns.
+/// For one instruction set: `$rows` x (`$wide` vectors) sums, then one vector, then single columns.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! kernel {
     ($module:ident, $arch:ident, $features:literal, $element:ident, $lanes:literal, $rows:literal,
@@ -125,11 +118,8 @@ macro_rules! kernel {
             use super::SolveOperands;
             use std::arch::$arch::*;
 
-            /// Solves the system in A.
-            ///
-            /// # Safety
-            /// The CPU has the features, `operands` name valid memory, and no other reference to
-            /// that of A is in use.
+            /// Safety: the CPU has the features, `operands` name valid memory, and no other
+            /// reference to that of A is in use.
             #[target_feature(enable = $features)]
             pub(super) unsafe fn solve(operands: &SolveOperands<$element>) {
                 let mut at = 0;
@@ -316,18 +306,15 @@ mod tests {
     use proptest::prelude::*;
     use proptest::test_runner::TestCaseResult;
 
-    /// Sizes of the arrays of these tests.
     const MAX_ROWS: usize = 40;
     const LDL: usize = 43;
     const LDA: usize = 131;
 
-    /// An element type as these tests use it.
     trait Tested: crate::blas::Element {
         /// Half of the distance from 1 to the next number.
         const UNIT: f64;
         fn round(value: f64) -> Self;
-        /// Solves with narrower vectors than the best of this CPU, if it has both; else returns
-        /// false.
+        /// Solves with narrower vectors than the best of this CPU; false if it has none.
         fn solve_narrowly(operands: &SolveOperands<Self>) -> bool;
     }
 
@@ -354,8 +341,7 @@ mod tests {
     tested!(f64, avx2_f64);
     tested!(f32, avx2_f32);
 
-    /// Numbers for a unit lower triangle with small elements and junk above its diagonal, or for a
-    /// right side.
+    /// For a unit lower triangle with small elements and junk above its diagonal, or a right side.
     fn numbers<T: Tested>(seed: u64, len: usize) -> Vec<T> {
         let mut x = seed;
         (0..len)

@@ -8,9 +8,6 @@ use super::{Element, MatMut, MatRef};
 use crate::tuning::TUNING;
 
 /// `target := source`, of the same shape and the other layout.
-///
-/// # Panics
-/// When the shapes differ, or the layouts do not.
 pub fn copy<T: Element>(source: MatRef<T>, mut target: MatMut<T>) {
     assert_eq!((source.rows(), source.cols()), (target.rows(), target.cols()), "copy shapes");
     if source.rows() == 0 || source.cols() == 0 {
@@ -52,7 +49,6 @@ pub struct Transposition<T> {
     to_ld: usize,
 }
 
-/// An element type whose blocks are copied in squares, in registers.
 pub trait Squares: Copy {
     /// Copies a block with the best instructions of this CPU.
     ///
@@ -65,10 +61,7 @@ pub trait Squares: Copy {
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! block_of_squares {
     ($name:ident, $square:ident, $features:literal) => {
-        /// Copies a block.
-        ///
-        /// # Safety
-        /// The conditions of [`Squares::block`], and the CPU has the features.
+        /// Safety: the conditions of [`Squares::block`], and the CPU has the features.
         #[target_feature(enable = $features)]
         unsafe fn $name(&self, lines: Range<usize>, places: Range<usize>) {
             let whole = |r: &Range<usize>| r.start..r.start + r.len() / 8 * 8;
@@ -124,10 +117,7 @@ impl Squares for f32 {
 }
 
 impl<T: Element> Transposition<T> {
-    /// Copies a block element by element.
-    ///
-    /// # Safety
-    /// The conditions of [`Squares::block`].
+    /// Safety: the conditions of [`Squares::block`].
     unsafe fn block_plain(&self, lines: Range<usize>, places: Range<usize>) {
         for at in places {
             for line in lines.clone() {
@@ -148,10 +138,7 @@ impl Transposition<f64> {
     #[cfg(target_arch = "aarch64")]
     block_of_squares!(block_neon, square_neon, "neon");
 
-    /// Copies a square of 8 x 8.
-    ///
-    /// # Safety
-    /// The conditions of `block_avx512`.
+    /// Safety: the conditions of `block_avx512`.
     #[cfg(target_arch = "x86_64")]
     #[inline]
     #[target_feature(enable = "avx512f")]
@@ -184,9 +171,7 @@ impl Transposition<f64> {
     }
 
     /// Copies a square of 8 x 8 as squares of 4 x 4.
-    ///
-    /// # Safety
-    /// The conditions of `block_avx2`.
+    /// Safety: the conditions of `block_avx2`.
     #[cfg(target_arch = "x86_64")]
     #[inline]
     #[target_feature(enable = "avx2")]
@@ -213,11 +198,8 @@ impl Transposition<f64> {
         }
     }
 
-    /// Copies a square of 8 x 8 as squares of 2 x 2. Only plain loops over constant ranges are
-    /// unrolled.
-    ///
-    /// # Safety
-    /// The conditions of `block_neon`.
+    /// Copies a square of 8 x 8 as squares of 2 x 2; only plain loops over constant ranges unroll.
+    /// Safety: the conditions of `block_neon`.
     #[cfg(target_arch = "aarch64")]
     #[inline]
     #[target_feature(enable = "neon")]
@@ -245,10 +227,7 @@ impl Transposition<f32> {
     #[cfg(target_arch = "aarch64")]
     block_of_squares!(block_neon, square_neon, "neon");
 
-    /// Copies a square of 8 x 8.
-    ///
-    /// # Safety
-    /// The conditions of `block_avx2`.
+    /// Safety: the conditions of `block_avx2`.
     #[cfg(target_arch = "x86_64")]
     #[inline]
     #[target_feature(enable = "avx2")]
@@ -280,11 +259,8 @@ impl Transposition<f32> {
         }
     }
 
-    /// Copies a square of 8 x 8 as squares of 4 x 4. Only plain loops over constant ranges are
-    /// unrolled.
-    ///
-    /// # Safety
-    /// The conditions of `block_neon`.
+    /// Copies a square of 8 x 8 as squares of 4 x 4; only plain loops over constant ranges unroll.
+    /// Safety: the conditions of `block_neon`.
     #[cfg(target_arch = "aarch64")]
     #[inline]
     #[target_feature(enable = "neon")]

@@ -6,11 +6,9 @@ use std::ops::Range;
 use bytemuck::Pod;
 use skt_comm::pages;
 
-/// How many rows ahead [`MatRef::fetched_rows`] fetches: while one row is read, the next one
-/// arrives.
+/// How many rows ahead [`MatRef::fetched_rows`] fetches: the next arrives while one is read.
 const ROWS_AHEAD: usize = 2;
 
-/// The index that runs through contiguous memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layout {
     Row,
@@ -38,8 +36,7 @@ pub struct MatRef<'a, T = f64> {
     memory: PhantomData<&'a [T]>,
 }
 
-/// A writable matrix of `rows x cols` elements, contiguous along one index, with `ld` elements from
-/// one line to the next along the other.
+/// As [`MatRef`], to write.
 pub struct MatMut<'a, T = f64> {
     ptr: *mut T,
     rows: usize,
@@ -58,9 +55,8 @@ unsafe impl<T: Pod + Send> Send for MatMut<'_, T> {}
 // SAFETY: a shared MatMut only reads.
 unsafe impl<T: Pod + Sync> Sync for MatMut<'_, T> {}
 
-/// Checks that `lines` of `width` elements each, `ld` from one to the next, fit into `len`
-/// elements. Returns the distance from one line to the next: `ld`, or 0 where lines are empty, so
-/// that all of them begin within the memory, even if it is empty.
+/// Checks that the lines fit into `len` elements. Returns the distance between lines: `ld`, or 0
+/// where lines are empty, so that all of them begin within the memory, even if it is empty.
 fn checked_ld(len: usize, lines: usize, width: usize, ld: usize) -> usize {
     assert!(width <= ld || lines <= 1, "leading dimension {ld} below the width {width}");
     if width == 0 {
@@ -77,12 +73,10 @@ fn checked_ld(len: usize, lines: usize, width: usize, ld: usize) -> usize {
 
 macro_rules! shape {
     () => {
-        /// Number of rows.
         pub fn rows(&self) -> usize {
             self.rows
         }
 
-        /// Number of columns.
         pub(crate) fn cols(&self) -> usize {
             self.cols
         }
@@ -93,7 +87,6 @@ macro_rules! shape {
             self.ld.max(line).max(1)
         }
 
-        /// Whether columns are contiguous.
         pub(super) fn is_col_major(&self) -> bool {
             self.layout == Layout::Col
         }
@@ -105,8 +98,7 @@ macro_rules! shape {
             }
         }
 
-        /// The offset of a block's first element; 0 for an empty block, whose corner may be outside
-        /// of the memory.
+        /// The offset of a block's first element; 0 for an empty one, whose corner may be outside.
         fn block_offset(&self, rows: &Range<usize>, cols: &Range<usize>) -> usize {
             assert!(rows.start <= rows.end && rows.end <= self.rows, "rows beyond the view");
             assert!(cols.start <= cols.end && cols.end <= self.cols, "columns beyond the view");
@@ -123,19 +115,11 @@ macro_rules! shape {
 impl<'a, T: Pod> MatRef<'a, T> {
     shape!();
 
-    /// A matrix whose rows are contiguous.
-    ///
-    /// # Panics
-    /// When `data` is too short for the shape.
     pub fn row_major(data: &'a [T], rows: usize, cols: usize, ld: usize) -> Self {
         let ld = checked_ld(data.len(), rows, cols, ld);
         Self { ptr: data.as_ptr(), rows, cols, ld, layout: Layout::Row, memory: PhantomData }
     }
 
-    /// A matrix whose columns are contiguous.
-    ///
-    /// # Panics
-    /// When `data` is too short for the shape.
     pub fn col_major(data: &'a [T], rows: usize, cols: usize, ld: usize) -> Self {
         let ld = checked_ld(data.len(), cols, rows, ld);
         Self { ptr: data.as_ptr(), rows, cols, ld, layout: Layout::Col, memory: PhantomData }
@@ -146,10 +130,6 @@ impl<'a, T: Pod> MatRef<'a, T> {
         Self { rows: self.cols, cols: self.rows, layout: self.layout.flipped(), ..self }
     }
 
-    /// A block of the matrix.
-    ///
-    /// # Panics
-    /// When it reaches beyond the matrix.
     pub fn block(self, rows: Range<usize>, cols: Range<usize>) -> Self {
         let offset = self.block_offset(&rows, &cols);
         // SAFETY: within the borrowed memory, or 0.
@@ -157,20 +137,12 @@ impl<'a, T: Pod> MatRef<'a, T> {
         Self { ptr, rows: rows.len(), cols: cols.len(), ..self }
     }
 
-    /// One element.
-    ///
-    /// # Panics
-    /// When it is outside of the matrix.
     pub fn at(self, i: usize, j: usize) -> T {
         assert!(i < self.rows && j < self.cols, "element ({i}, {j})");
         // SAFETY: an element of the view.
         unsafe { *self.ptr.add(self.offset(i, j)) }
     }
 
-    /// Row `i` of a row-major matrix.
-    ///
-    /// # Panics
-    /// When there is none, or the matrix is column-major.
     pub fn row(self, i: usize) -> &'a [T] {
         self.check_line(Layout::Row, i, self.rows);
         // SAFETY: a row of the view is contiguous and borrowed for 'a.
@@ -180,9 +152,6 @@ impl<'a, T: Pod> MatRef<'a, T> {
     /// The rows of a row-major matrix, in order. Each row is fetched into the caches before it is
     /// returned: the processor prefetches within a row, but not from a short row to one that is
     /// stored far after it.
-    ///
-    /// # Panics
-    /// When the matrix is column-major.
     pub(crate) fn fetched_rows(self) -> impl Iterator<Item = &'a [T]> {
         (0..self.rows).map(move |i| {
             if i + ROWS_AHEAD < self.rows {
@@ -192,10 +161,6 @@ impl<'a, T: Pod> MatRef<'a, T> {
         })
     }
 
-    /// Column `j` of a column-major matrix.
-    ///
-    /// # Panics
-    /// When there is none, or the matrix is row-major.
     pub fn col(self, j: usize) -> &'a [T] {
         self.check_line(Layout::Col, j, self.cols);
         // SAFETY: a column of the view is contiguous and borrowed for 'a.
@@ -210,10 +175,6 @@ impl<'a, T: Pod> MatRef<'a, T> {
 impl<'a, T: Pod> MatMut<'a, T> {
     shape!();
 
-    /// A writable matrix whose rows are contiguous.
-    ///
-    /// # Panics
-    /// When `data` is too short for the shape.
     pub fn row_major(data: &'a mut [T], rows: usize, cols: usize, ld: usize) -> Self {
         let ld = checked_ld(data.len(), rows, cols, ld);
         Self { ptr: data.as_mut_ptr(), rows, cols, ld, layout: Layout::Row, memory: PhantomData }
@@ -224,9 +185,6 @@ impl<'a, T: Pod> MatMut<'a, T> {
     /// # Safety
     /// `elements` elements exist at `ptr`, and outlive the matrix; other readers and writers use
     /// only elements of which no block is in use.
-    ///
-    /// # Panics
-    /// When `elements` are too few for the shape.
     pub unsafe fn row_major_at(
         ptr: *mut T,
         elements: usize,
@@ -238,10 +196,6 @@ impl<'a, T: Pod> MatMut<'a, T> {
         Self { ptr, rows, cols, ld, layout: Layout::Row, memory: PhantomData }
     }
 
-    /// A writable matrix whose columns are contiguous.
-    ///
-    /// # Panics
-    /// When `data` is too short for the shape.
     pub fn col_major(data: &'a mut [T], rows: usize, cols: usize, ld: usize) -> Self {
         let ld = checked_ld(data.len(), cols, rows, ld);
         Self { ptr: data.as_mut_ptr(), rows, cols, ld, layout: Layout::Col, memory: PhantomData }
@@ -252,7 +206,6 @@ impl<'a, T: Pod> MatMut<'a, T> {
         MatMut { memory: PhantomData, ..*self }
     }
 
-    /// The matrix to read.
     pub fn as_ref(&self) -> MatRef<'_, T> {
         MatMut { memory: PhantomData, ..*self }.into_ref()
     }
@@ -267,10 +220,6 @@ impl<'a, T: Pod> MatMut<'a, T> {
         Self { rows: self.cols, cols: self.rows, layout: self.layout.flipped(), ..self }
     }
 
-    /// A writable block of the matrix.
-    ///
-    /// # Panics
-    /// When it reaches beyond the matrix.
     pub fn block(self, rows: Range<usize>, cols: Range<usize>) -> Self {
         let offset = self.block_offset(&rows, &cols);
         // SAFETY: within the borrowed memory, or 0.
@@ -278,10 +227,6 @@ impl<'a, T: Pod> MatMut<'a, T> {
         Self { ptr, rows: rows.len(), cols: cols.len(), ..self }
     }
 
-    /// Rows before `i` and rows from `i`.
-    ///
-    /// # Panics
-    /// When `i > rows`.
     pub fn split_rows(self, i: usize) -> (Self, Self) {
         let (rows, cols) = (self.rows, self.cols);
         // SAFETY: the two blocks share no element.
@@ -289,10 +234,6 @@ impl<'a, T: Pod> MatMut<'a, T> {
         (self.block(0..i, 0..cols), again.block(i..rows, 0..cols))
     }
 
-    /// Columns before `j` and columns from `j`.
-    ///
-    /// # Panics
-    /// When `j > cols`.
     pub(crate) fn split_cols(self, j: usize) -> (Self, Self) {
         let (rows, cols) = (self.rows, self.cols);
         // SAFETY: the two blocks share no element.
@@ -300,43 +241,27 @@ impl<'a, T: Pod> MatMut<'a, T> {
         (self.block(0..rows, 0..j), again.block(0..rows, j..cols))
     }
 
-    /// The matrix, for threads that each use blocks of their own.
     pub fn share(self) -> SharedMat<'a, T> {
         SharedMat(self)
     }
 
-    /// A second view of the matrix.
-    ///
-    /// # Safety
-    /// The two views are never used on the same element.
+    /// Safety: the two views are never used on the same element.
     unsafe fn alias(&self) -> Self {
         Self { memory: PhantomData, ..*self }
     }
 
-    /// Sets one element.
-    ///
-    /// # Panics
-    /// When it is outside of the matrix.
     pub fn set(&mut self, i: usize, j: usize, value: T) {
         assert!(i < self.rows && j < self.cols, "element ({i}, {j})");
         // SAFETY: an element of the view.
         unsafe { *self.ptr.add(self.offset(i, j)) = value }
     }
 
-    /// Row `i` of a row-major matrix, to write.
-    ///
-    /// # Panics
-    /// When there is none, or the matrix is column-major.
     pub(crate) fn row_mut(&mut self, i: usize) -> &mut [T] {
         self.check_line(Layout::Row, i, self.rows);
         // SAFETY: a row of the view is contiguous and exclusively borrowed.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.add(i * self.ld), self.cols) }
     }
 
-    /// Rows `i` and `k` of a row-major matrix, to write.
-    ///
-    /// # Panics
-    /// When one of them does not exist, they are the same, or the matrix is column-major.
     pub(crate) fn two_rows_mut(&mut self, i: usize, k: usize) -> (&mut [T], &mut [T]) {
         self.check_line(Layout::Row, i, self.rows);
         self.check_line(Layout::Row, k, self.rows);
@@ -350,10 +275,6 @@ impl<'a, T: Pod> MatMut<'a, T> {
         }
     }
 
-    /// Column `j` of a column-major matrix, to write.
-    ///
-    /// # Panics
-    /// When there is none, or the matrix is row-major.
     pub(crate) fn col_mut(&mut self, j: usize) -> &mut [T] {
         self.check_line(Layout::Col, j, self.cols);
         // SAFETY: a column of the view is contiguous and exclusively borrowed.
@@ -370,20 +291,12 @@ pub struct SharedMat<'a, T = f64>(MatMut<'a, T>);
 
 impl<'a, T: Pod> SharedMat<'a, T> {
     /// A row-major matrix without gaps.
-    ///
-    /// # Panics
-    /// When `data` is too short for the shape.
     pub(crate) fn row_major(data: &'a mut [T], rows: usize, cols: usize) -> Self {
         MatMut::row_major(data, rows, cols, cols).share()
     }
 
-    /// A block to write.
-    ///
     /// # Safety
     /// No two blocks in use at the same time may share an element.
-    ///
-    /// # Panics
-    /// When it reaches beyond the matrix.
     pub unsafe fn block(&self, rows: Range<usize>, cols: Range<usize>) -> MatMut<'a, T> {
         // SAFETY: the caller keeps blocks apart.
         unsafe { self.0.alias() }.block(rows, cols)
@@ -393,9 +306,6 @@ impl<'a, T: Pod> SharedMat<'a, T> {
     ///
     /// # Safety
     /// No block to write that is in use at the same time shares an element with it.
-    ///
-    /// # Panics
-    /// When it reaches beyond the matrix.
     pub unsafe fn read(&self, rows: Range<usize>, cols: Range<usize>) -> MatRef<'a, T> {
         // SAFETY: the caller keeps it apart from what is written.
         unsafe { self.0.alias() }.into_ref().block(rows, cols)

@@ -11,7 +11,6 @@ pub(crate) struct Blocks {
     pub(crate) columns: usize,
 }
 
-/// Bytes of packed blocks.
 #[derive(Debug, Clone, Copy)]
 struct Budget {
     a: usize,
@@ -34,7 +33,7 @@ impl Budget {
         })
     }
 
-    /// Half of the second level is for A, half of the third for B; the rest is for what streams
+    /// Half of the second level is for A, half of the third for B; the rest for what streams
     /// through.
     fn for_caches(second: Option<u64>, third: Option<u64>) -> Self {
         let second = second.unwrap_or(DEFAULT[0]).clamp(128 << 10, 4 << 20);
@@ -55,8 +54,7 @@ impl Blocks {
     }
 }
 
-/// The length of equal parts of `whole`, as few as possible of at most `max`, in multiples of
-/// `grain`.
+/// The length of equal parts of `whole`, as few as possible of at most `max`, multiples of `grain`.
 pub(crate) fn equal_parts(whole: usize, max: usize, grain: usize) -> usize {
     whole.div_ceil(whole.div_ceil(max).max(1)).next_multiple_of(grain).max(grain)
 }

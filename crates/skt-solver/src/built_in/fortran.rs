@@ -22,9 +22,6 @@ type Letter = *const u8;
 type Int = *const c_int;
 
 /// The letter of an argument, one of `legal`, which are upper case.
-///
-/// # Safety
-/// The pointer is valid.
 unsafe fn letter(at: Letter, legal: &[u8]) -> u8 {
     // SAFETY: the caller's promise.
     let letter = unsafe { *at }.to_ascii_uppercase();
@@ -32,37 +29,22 @@ unsafe fn letter(at: Letter, legal: &[u8]) -> u8 {
     letter
 }
 
-/// Whether a matrix is transposed.
-///
-/// # Safety
-/// The pointer is valid.
 unsafe fn is_transposed(at: Letter) -> bool {
     // SAFETY: the caller's promise.
     unsafe { letter(at, b"NTC") != b'N' }
 }
 
-/// A dimension.
-///
-/// # Safety
-/// The pointer is valid.
 unsafe fn size(at: Int) -> usize {
     // SAFETY: the caller's promise.
     usize::try_from(unsafe { *at }).expect("built-in BLAS: no dimension is negative")
 }
 
-/// Checks that a vector is contiguous.
-///
-/// # Safety
-/// The pointer is valid.
 unsafe fn assert_contiguous(step: Int) {
     // SAFETY: the caller's promise.
     assert_eq!(unsafe { *step }, 1, "built-in BLAS: vectors are contiguous");
 }
 
 /// A stored matrix of `rows` rows, or its transpose.
-///
-/// # Safety
-/// The pointers are valid.
 unsafe fn stored<T: Copy>(
     first: *const T,
     rows: usize,
@@ -75,10 +57,6 @@ unsafe fn stored<T: Copy>(
     Strided::stored(first.cast_mut(), ld, is_transposed)
 }
 
-/// A triangle, or its transpose.
-///
-/// # Safety
-/// The pointers are valid.
 unsafe fn triangle<T: Copy>(
     (uplo, trans, diag): (Letter, Letter, Letter),
     order: usize,
@@ -96,18 +74,11 @@ unsafe fn triangle<T: Copy>(
 }
 
 /// A vector, or none if it has no elements: then the address may be any.
-///
-/// # Safety
-/// There are as many elements, which nothing else writes to.
 unsafe fn elements<'a, T>(first: *const T, len: usize) -> &'a [T] {
     // SAFETY: the caller's promise.
     if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(first, len) } }
 }
 
-/// A vector to write, or none.
-///
-/// # Safety
-/// There are as many elements, which nothing else reads or writes to.
 unsafe fn elements_mut<'a, T>(first: *mut T, len: usize) -> &'a mut [T] {
     // SAFETY: the caller's promise.
     if len == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(first, len) } }

@@ -23,14 +23,11 @@ pub(crate) struct Shape {
     pub(crate) k: usize,
 }
 
-/// The elements of the largest tile.
 const TILE: usize = 48 * 8;
 
 /// `C := alpha A B + beta C`. A and B are not read if alpha is 0, and C not if beta is 0.
-///
-/// # Safety
-/// The processor has these vectors; the matrices have this shape; neighbours in a row or in a
-/// column of C are neighbours in memory, and no other reference to C is in use.
+/// Safety: the processor has these vectors; the matrices have this shape; neighbours in a row or in
+/// a column of C are neighbours in memory, and no other reference to C is in use.
 pub(crate) unsafe fn gemm<T: Number>(
     vectors: Vectors,
     shape: Shape,
@@ -68,9 +65,7 @@ pub(crate) unsafe fn gemm<T: Number>(
 }
 
 /// `C := beta C`, with contiguous columns.
-///
-/// # Safety
-/// C has this shape, and no other reference to it is in use.
+/// Safety: C has this shape, and no other reference to it is in use.
 pub(crate) unsafe fn scale<T: Number>(beta: T, c: Strided<T>, m: usize, n: usize) {
     if beta == T::ONE {
         return;
@@ -87,9 +82,7 @@ pub(crate) unsafe fn scale<T: Number>(beta: T, c: Strided<T>, m: usize, n: usize
 }
 
 /// `C := C + alpha A B`, with contiguous columns of C.
-///
-/// # Safety
-/// As for [`gemm`].
+/// Safety: as for [`gemm`].
 unsafe fn add_product<T: Number>(
     kernel: &Kernel<T>,
     Shape { m, n, k }: Shape,
@@ -124,9 +117,7 @@ unsafe fn add_product<T: Number>(
 }
 
 /// `C := C + alpha A B` with packed A and B, by tiles.
-///
-/// # Safety
-/// As for [`gemm`].
+/// Safety: as for [`gemm`].
 unsafe fn add_packed<T: Number>(
     kernel: &Kernel<T>,
     Shape { m, n, k }: Shape,
@@ -152,9 +143,7 @@ unsafe fn add_packed<T: Number>(
 
 /// `C := C + alpha A B` for the first rows and columns of a tile: by a copy of them, so that they
 /// are rounded as those of a whole one.
-///
-/// # Safety
-/// As for [`gemm`].
+/// Safety: as for [`gemm`].
 unsafe fn add_part<T: Number>(
     kernel: &Kernel<T>,
     (rows, columns, k): (usize, usize, usize),

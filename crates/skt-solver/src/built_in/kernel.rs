@@ -8,7 +8,6 @@ use skt_host::vectors::Vectors;
 use super::pack::pack;
 use super::strided::Strided;
 
-/// A number of single or double precision.
 pub(crate) trait Number:
     Copy
     + Debug
@@ -27,24 +26,20 @@ pub(crate) trait Number:
     /// `self * by + to`, rounded once.
     fn fused(self, by: Self, to: Self) -> Self;
 
-    /// The loops for these vectors.
     fn kernel(vectors: Vectors) -> &'static Kernel<Self>;
 }
 
 /// The loops for one type of numbers and one instruction set. Callers of those that are `unsafe`
 /// promise that the processor has the instructions, and memory as described.
 pub(crate) struct Kernel<T: 'static> {
-    /// Rows of a tile.
     pub(crate) rows: usize,
-    /// Columns of a tile.
     pub(crate) columns: usize,
     /// The longest sum that is rounded to C at once. A panel of B of this depth stays in the first
     /// cache. The same on all machines, as bits depend on it.
     pub(crate) depth: usize,
     /// `C := C + alpha A B` for a tile of C, with panels of A and B of this depth.
     pub(crate) multiply: Multiply<T>,
-    /// `X := T^-1 X`, with X the first rows of a panel of A, and T a lower triangle in a panel of
-    /// B.
+    /// `X := T^-1 X`: X the first rows of a panel of A, T a lower triangle in a panel of B.
     pub(crate) solve: Solve<T>,
     pub(crate) pack_a: Pack<T>,
     pub(crate) pack_b: Pack<T>,
@@ -252,7 +247,6 @@ macro_rules! vectors {
     };
 }
 
-/// Asks for a line of memory.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn prefetch<T>(at: *const T) {
@@ -333,7 +327,6 @@ vectors!(
     _mm256_add_ps
 );
 
-/// NEON's instructions, as the kernels use them.
 #[cfg(target_arch = "aarch64")]
 mod neon {
     use std::arch::aarch64::*;

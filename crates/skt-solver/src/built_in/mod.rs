@@ -1,15 +1,6 @@
 //! The built-in BLAS: the six functions that the solver calls, so that skt-hpl runs where no BLAS
 //! is installed.
 //!
-//! | module | what |
-//! |---|---|
-//! | [`fortran`] | the functions, with the Fortran interface of the BLAS |
-//! | `gemm` | products of blocks that fit into the caches |
-//! | `triangle`, `vector` | triangular solves; products with a vector |
-//! | `kernel` | the innermost loops, for each instruction set |
-//! | `pack`, `blocks`, `room` | copies of blocks; their sizes; the work space for them |
-//! | `strided` | matrices at an address |
-//!
 //! A call computes on the calling thread alone. An element of a result is a sum in an order that
 //! depends on the depth of the product (k, or the order of the triangle) and the instruction set,
 //! not on the other dimensions or on where the element is: however a product is cut into parts, the
@@ -27,7 +18,6 @@ mod vector;
 
 pub(crate) use room::work_space_bytes;
 
-/// The version of this BLAS.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 #[cfg(test)]

@@ -14,9 +14,7 @@ use super::strided::Strided;
 const DEPTHS: usize = 8;
 
 /// Packs the `lines` rows of `from`, which has `depth` columns, into panels of `W` at `to`.
-///
-/// # Safety
-/// `from` has these elements, and `to` has room for whole panels.
+/// Safety: `from` has these elements, and `to` has room for whole panels.
 pub(crate) unsafe fn pack<T: Copy + Default, const W: usize>(
     from: Strided<T>,
     lines: usize,
@@ -57,9 +55,7 @@ pub(crate) unsafe fn pack<T: Copy + Default, const W: usize>(
 }
 
 /// Packs one whole panel of lines that are contiguous, or nearly so.
-///
-/// # Safety
-/// As for [`pack`].
+/// Safety: as for [`pack`].
 unsafe fn pack_lines<T: Copy + Default, const W: usize>(
     from: Strided<T>,
     depth: usize,

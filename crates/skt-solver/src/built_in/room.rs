@@ -15,7 +15,6 @@ thread_local! {
     static ROOM: RefCell<Vec<MaybeUninit<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Bytes of whole pages with room for `count` numbers.
 fn pages<T>(count: usize) -> usize {
     (count * size_of::<T>()).next_multiple_of(PAGE)
 }
@@ -25,8 +24,7 @@ fn bytes<T>(first: usize, second: usize) -> usize {
     pages::<T>(first) + pages::<T>(second) + PAGE
 }
 
-/// Bytes that a thread allocates in its first call, which are enough for all others; the process
-/// ends if the system refuses them.
+/// Bytes that a thread's first call allocates, enough for all others; if refused, the process ends.
 pub(crate) fn work_space_bytes() -> usize {
     work_space_for::<f64>().max(work_space_for::<f32>())
 }

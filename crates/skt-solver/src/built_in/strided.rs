@@ -1,7 +1,6 @@
 //! Matrices at an address, with any distance between neighbours.
 
-/// The address of a matrix, and the distances between its elements. Its shape is known to who uses
-/// it.
+/// A matrix of elements at these distances; its user knows its shape.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Strided<T> {
     pub(crate) first: *mut T,
@@ -22,29 +21,21 @@ impl<T: Copy> Strided<T> {
         Self { down: self.right, right: self.down, ..self }
     }
 
-    /// The address of element (i, j).
-    ///
-    /// # Safety
-    /// The element is in the memory of the matrix, or one past it.
+    /// Safety: the element is in the memory of the matrix, or one past it.
     #[inline(always)]
     pub(crate) unsafe fn at(self, i: usize, j: usize) -> *mut T {
         // SAFETY: the caller's promise.
         unsafe { self.first.offset(i as isize * self.down + j as isize * self.right) }
     }
 
-    /// The part that begins with element (i, j).
-    ///
-    /// # Safety
-    /// As for [`Self::at`].
+    /// Safety: as for [`Self::at`].
     pub(crate) unsafe fn from(self, i: usize, j: usize) -> Self {
         // SAFETY: the caller's promise.
         Self { first: unsafe { self.at(i, j) }, ..self }
     }
 
     /// The matrix of `rows` rows from the last to the first.
-    ///
-    /// # Safety
-    /// It has as many rows.
+    /// Safety: it has as many rows.
     pub(crate) unsafe fn upside_down(self, rows: usize) -> Self {
         // SAFETY: the caller's promise.
         let last = unsafe { self.at(rows.max(1) - 1, 0) };
@@ -52,9 +43,7 @@ impl<T: Copy> Strided<T> {
     }
 
     /// The matrix of `columns` columns from the last to the first.
-    ///
-    /// # Safety
-    /// It has as many columns.
+    /// Safety: it has as many columns.
     pub(crate) unsafe fn mirrored(self, columns: usize) -> Self {
         // SAFETY: the caller's promise.
         unsafe { self.transposed().upside_down(columns) }.transposed()

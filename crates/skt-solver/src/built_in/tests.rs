@@ -12,7 +12,6 @@ use super::strided::Strided;
 use super::triangle::{Triangle, solve, solve_vector};
 use super::vector::gemv;
 
-/// Numbers as these tests use them.
 trait Tested: Number + Into<f64> {
     const EPSILON: f64;
     fn rounded(value: f64) -> Self;
@@ -210,7 +209,6 @@ fn triangle<T: Tested>(
     matrix
 }
 
-/// The element of a triangle, 0 on its other side.
 fn element<T: Tested>(t: &Matrix<T>, is_upper: bool, is_unit: bool, (i, j): (usize, usize)) -> f64 {
     if i == j && is_unit {
         1.0

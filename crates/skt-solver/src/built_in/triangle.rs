@@ -32,9 +32,7 @@ impl<T: Copy> Triangle<T> {
     }
 
     /// This triangle with all rows and columns from the last to the first.
-    ///
-    /// # Safety
-    /// The matrix has this order.
+    /// Safety: the matrix has this order.
     unsafe fn turned(self) -> Self {
         // SAFETY: the caller's promise.
         let matrix = unsafe { self.matrix.upside_down(self.order).mirrored(self.order) };
@@ -43,10 +41,8 @@ impl<T: Copy> Triangle<T> {
 }
 
 /// `B := alpha T^-1 B`, with B as many rows as T and `n` columns. T is not read if alpha is 0.
-///
-/// # Safety
-/// The processor has these vectors; the matrices have these shapes; neighbours in a row or in a
-/// column of B are neighbours in memory, and no other reference to B is in use.
+/// Safety: the processor has these vectors; the matrices have these shapes; neighbours in a row or
+/// in a column of B are neighbours in memory, and no other reference to B is in use.
 pub(crate) unsafe fn solve<T: Number>(
     vectors: Vectors,
     t: Triangle<T>,
@@ -79,9 +75,7 @@ pub(crate) unsafe fn solve<T: Number>(
 }
 
 /// `B := T^-1 B` with a lower triangle T, whose order is at most the kernel's depth.
-///
-/// # Safety
-/// As for [`solve`].
+/// Safety: as for [`solve`].
 unsafe fn solve_block<T: Number>(kernel: &Kernel<T>, t: Triangle<T>, b: Strided<T>, n: usize) {
     let (order, width) = (t.order, kernel.columns);
     let whole = order.next_multiple_of(width);
@@ -111,9 +105,8 @@ unsafe fn solve_block<T: Number>(kernel: &Kernel<T>, t: Triangle<T>, b: Strided<
 }
 
 /// Packs the rows of T from row `i` on that make a panel of B, up to the diagonal.
-///
-/// # Safety
-/// The elements of the triangle are there, and `to` has room for a panel that ends at the diagonal.
+/// Safety: the elements of the triangle are there, and `to` has room for a panel that ends at the
+/// diagonal.
 unsafe fn pack_rows<T: Number>(kernel: &Kernel<T>, t: Triangle<T>, i: usize, to: *mut T) {
     let width = kernel.columns;
     let rows = width.min(t.order - i);
@@ -130,9 +123,7 @@ unsafe fn pack_rows<T: Number>(kernel: &Kernel<T>, t: Triangle<T>, i: usize, to:
 }
 
 /// Copies a packed strip back to its `lines` lines, which are `depth` deep.
-///
-/// # Safety
-/// Both have these elements, and no other reference to `to` is in use.
+/// Safety: both have these elements, and no other reference to `to` is in use.
 unsafe fn unpack<T: Number>(
     strip: *const T,
     width: usize,
@@ -157,9 +148,7 @@ unsafe fn unpack<T: Number>(
 }
 
 /// `x := T^-1 x`. Neighbours in a row or in a column of T are neighbours in memory.
-///
-/// # Safety
-/// The processor has these vectors, and T this order, that of `x`.
+/// Safety: the processor has these vectors, and T this order, that of `x`.
 pub(crate) unsafe fn solve_vector<T: Number>(vectors: Vectors, t: Triangle<T>, x: &mut [T]) {
     let kernel = T::kernel(vectors);
     let n = x.len();

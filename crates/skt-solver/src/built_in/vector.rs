@@ -7,9 +7,7 @@ use super::strided::Strided;
 
 /// `y := alpha A x + beta y`. Neighbours in a row or in a column of A are neighbours in memory. A
 /// is not read if alpha is 0, and y not if beta is 0.
-///
-/// # Safety
-/// The processor has these vectors, and A as many rows as `y` and columns as `x`.
+/// Safety: the processor has these vectors, and A as many rows as `y` and columns as `x`.
 pub(crate) unsafe fn gemv<T: Number>(
     vectors: Vectors,
     alpha: T,

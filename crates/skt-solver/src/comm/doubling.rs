@@ -27,21 +27,15 @@ pub(crate) struct Round {
     pub into: Range<usize>,
 }
 
-/// The largest power of two that is at most `size`.
 fn power(size: usize) -> usize {
     1 << size.ilog2()
 }
 
-/// The number of places of the ranks below `rank`, which is at most the power, and of their folded
-/// ranks.
+/// The number of places of the ranks below `rank` and of their folded ranks.
 fn places_before(rank: usize, size: usize) -> usize {
     rank + rank.min(size - power(size))
 }
 
-/// The place of `rank` in a group of `size`.
-///
-/// # Panics
-/// When the group is empty.
 pub(crate) fn place(rank: usize, size: usize) -> usize {
     match rank.checked_sub(power(size)) {
         Some(partner) => places_before(partner, size) + 1,
@@ -49,10 +43,6 @@ pub(crate) fn place(rank: usize, size: usize) -> usize {
     }
 }
 
-/// The rounds of rank `me` in a group of `size`, in order.
-///
-/// # Panics
-/// When the group is empty.
 pub(crate) fn rounds(me: usize, size: usize) -> impl Iterator<Item = Round> {
     let power = power(size);
     let is_folded = me >= power;
@@ -84,8 +74,7 @@ impl Round {
         !self.into.is_empty()
     }
 
-    /// Sends `out` to the partner and receives `into` from it, each only if the round has that
-    /// direction.
+    /// Sends `out` to the partner and receives `into` from it, where not empty.
     pub(crate) fn exchange(
         &self,
         comm: &Comm,

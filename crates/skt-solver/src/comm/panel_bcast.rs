@@ -13,8 +13,7 @@ use skt_host::panel_edges::{Edge, Pieces, RowOrder, route};
 
 use skt_comm::{Comm, PageBuf, RecvRequest, Result, SendRequest, Tag};
 
-/// The tag of an edge that carries `pieces`: between two ranks the messages of one edge stay in
-/// order.
+/// The tag of an edge that carries `pieces`; the messages of one edge stay in order.
 fn tag(pieces: Pieces) -> Tag {
     match pieces {
         Pieces::All => 0x100,
@@ -48,14 +47,12 @@ impl Piece {
     }
 }
 
-/// The pieces still to be sent to one rank.
 struct Outgoing {
     rank: usize,
     tag: Tag,
     pieces: VecDeque<usize>,
 }
 
-/// A broadcast in progress.
 pub(crate) struct PanelBcast {
     pieces: Vec<Piece>,
     /// The pieces that have not arrived, by sender, in the order in which it sends them.
@@ -69,8 +66,7 @@ pub(crate) struct PanelBcast {
 impl PanelBcast {
     /// Starts the broadcast of the first `len` doubles of `buf` from `root`, on all ranks of `row`.
     /// `next` is the owner of the next panel, where that is not the rank after `root`. Returns at
-    /// once; call [`Self::progress`] now and then, and [`Self::finish`] before the data
-    /// is used.
+    /// once; call [`Self::progress`] now and then, and [`Self::finish`] before the data is used.
     pub(crate) fn start(
         row: &Comm,
         topology: Bcast,
@@ -148,18 +144,15 @@ impl PanelBcast {
         self.progress_sends()
     }
 
-    /// Progresses the sends to other ranks; never waits. A transport may move nothing unless it is
-    /// called.
+    /// Progresses the sends; never waits. A transport may move nothing unless it is called.
     pub(crate) fn progress_sends(&self) -> Result<()> {
         self.sends.borrow_mut().iter_mut().try_for_each(|send| send.test().map(drop))
     }
 
-    /// Whether this rank still has pieces to send to others.
     pub(crate) fn must_forward(&self) -> bool {
         self.outgoing.iter().any(|to| !to.pieces.is_empty())
     }
 
-    /// Whether the whole message has arrived.
     pub(crate) fn is_here(&self) -> bool {
         self.incoming.iter().all(VecDeque::is_empty)
     }
@@ -175,10 +168,7 @@ impl PanelBcast {
         Ok(())
     }
 
-    /// The message as one slice.
-    ///
-    /// # Panics
-    /// Before `Self::finish`.
+    /// The message; only after [`Self::finish`].
     pub(crate) fn data(&self) -> &[f64] {
         PageBuf::whole(self.pieces.iter().map(|piece| match piece {
             Piece::Here(buf) => &**buf,
@@ -186,10 +176,7 @@ impl PanelBcast {
         }))
     }
 
-    /// Waits until this rank's sends are complete, and returns the buffer.
-    ///
-    /// # Panics
-    /// Before [`Self::finish`].
+    /// Waits for this rank's sends, and returns the buffer; only after [`Self::finish`].
     pub(crate) fn reclaim(self) -> Result<PageBuf> {
         self.sends.into_inner().into_iter().try_for_each(|send| send.wait())?;
         let pieces = self.pieces.into_iter().map(|piece| match piece {

@@ -8,12 +8,8 @@ use skt_comm::threads::run as run_ranks;
 
 use crate::blas::library::use_one_thread;
 
-/// Runs `body` on `size` ranks, each a thread of this process, and returns their results in order
-/// ([`skt_comm::threads::run`]). From the first call on, the BLAS of this process uses
-/// one thread a call.
-///
-/// # Panics
-/// When a rank panicked, after all have ended.
+/// [`skt_comm::threads::run`]; from the first call on, the BLAS of this process uses one thread a
+/// call.
 pub fn run<T, E, F>(size: usize, body: F) -> Vec<Result<T, E>>
 where
     T: Send,

@@ -7,27 +7,20 @@ use skt_host::choice::Pmap;
 pub use skt_host::columns::ColumnMap;
 pub use skt_host::layout::Cyclic;
 
-/// This rank's position in the process grid, and its groups of ranks.
 pub struct Grid {
-    /// Process rows.
     pub p: usize,
     /// Process columns that hold the matrix.
     pub q: usize,
     /// Process columns after those, which hold checksums.
     pub checksums: usize,
-    /// This rank's process row.
     pub myrow: usize,
-    /// This rank's process column.
     pub mycol: usize,
-    /// All ranks of the grid.
     pub all: Comm,
     /// The ranks of this process row; a rank's number there is its process column.
     pub row: Comm,
     /// The ranks of this process column; a rank's number there is its process row.
     pub col: Comm,
-    /// Memory that the ranks of the process row share.
     pub row_memory: KeptMemory,
-    /// Memory that the ranks of the process column share.
     pub col_memory: KeptMemory,
     /// The distribution of columns, where they do not go to process columns in turn.
     columns: Option<ColumnMap>,
@@ -36,9 +29,6 @@ pub struct Grid {
 impl Grid {
     /// Arranges `p x q` of the ranks of `world` as a grid (HPL_grid_init). Collective over `world`;
     /// ranks from `p q` on get `None` and stay idle.
-    ///
-    /// # Panics
-    /// When `world` has fewer than `p q` ranks.
     pub fn new(world: &Comm, p: usize, q: usize, pmap: Pmap) -> Result<Option<Self>> {
         Self::with_checksums(world, p, q, 0, pmap)
     }
@@ -46,9 +36,6 @@ impl Grid {
     /// Arranges `p x (q + checksums)` of the ranks of `world` as a grid. The last `checksums`
     /// process columns own no panel; `row` has all `q + checksums` ranks. Collective over `world`;
     /// the ranks that are left over get `None` and stay idle.
-    ///
-    /// # Panics
-    /// When `world` has fewer ranks than the grid.
     pub fn with_checksums(
         world: &Comm,
         p: usize,
@@ -86,7 +73,6 @@ impl Grid {
         Ok(Self { p, q, checksums, myrow, mycol, all, row, col, row_memory, col_memory, columns })
     }
 
-    /// Whether this rank holds checksums.
     pub fn is_checksum(&self) -> bool {
         self.mycol >= self.q
     }
@@ -97,25 +83,16 @@ impl Grid {
         if self.is_checksum() { 0 } else { self.mycol }
     }
 
-    /// The block-cyclic distribution of rows, for panels of `nb` columns.
     pub fn rows(&self, nb: usize) -> Cyclic {
         Cyclic::rows(nb, self.p)
     }
 
-    /// Distributes columns as in `columns` from now on, the same on all ranks.
-    ///
-    /// # Panics
-    /// When `columns` is for another number of process columns, or not in turn with checksums.
     pub fn distribute_columns(&mut self, columns: ColumnMap) {
         assert_eq!(columns.q(), self.q, "process columns");
         assert!(columns.is_cyclic() || self.checksums == 0, "checksums need blocks in turn");
         self.columns = (!columns.is_cyclic()).then_some(columns);
     }
 
-    /// The distribution of columns, for panels of `nb` columns.
-    ///
-    /// # Panics
-    /// When the columns were distributed for panels of another width.
     pub fn cols(&self, nb: usize) -> ColumnMap {
         match &self.columns {
             None => ColumnMap::cyclic(nb, self.q),

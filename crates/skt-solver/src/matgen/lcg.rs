@@ -7,7 +7,6 @@ use std::sync::OnceLock;
 
 const SEED: u64 = 100;
 const MULTIPLIER: u64 = 6364136223846793005;
-/// `2^-64`.
 const SCALE: f64 = 1.0 / (1u128 << 64) as f64;
 
 /// `x -> mul x + add mod 2^64`: one step of the generator, or many at once.
@@ -18,11 +17,9 @@ pub struct Lcg {
 }
 
 impl Lcg {
-    /// One step.
     pub(crate) const STEP: Self = Self { mul: MULTIPLIER, add: 1 };
     const IDENTITY: Self = Self { mul: 1, add: 0 };
 
-    /// This step, then `next`.
     pub fn then(self, next: Self) -> Self {
         Self {
             mul: next.mul.wrapping_mul(self.mul),
@@ -41,18 +38,15 @@ impl Lcg {
         total
     }
 
-    /// The state after `x`.
     #[inline]
     pub fn apply(self, x: u64) -> u64 {
         self.mul.wrapping_mul(x).wrapping_add(self.add)
     }
 
-    /// The generator's state `X_index`.
     pub fn state(index: u64) -> u64 {
         Self::jump(index).apply(SEED)
     }
 
-    /// The entry that a state stands for.
     #[inline]
     pub fn entry(state: u64) -> f64 {
         // The reference rounds in three steps (two 32-bit halves, then their sum);

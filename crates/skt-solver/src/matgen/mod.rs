@@ -16,7 +16,6 @@ use skt_host::choice::Generator;
 /// any rank, in any order.
 pub type Entries<'e> = &'e (dyn Fn(usize, usize, &mut [f64]) + Sync);
 
-/// The entries of `generator`'s matrix of order `n`.
 pub fn entries(n: usize, generator: Generator) -> impl Fn(usize, usize, &mut [f64]) + Sync {
     move |row, col, values| match generator {
         Generator::Hpl => lcg::fill_row(n, row, col, values),
@@ -25,13 +24,10 @@ pub fn entries(n: usize, generator: Generator) -> impl Fn(usize, usize, &mut [f6
 }
 
 /// Fills this rank's part of the `n x (n+1)` matrix [A|b] (HPL_pdmatgen).
-///
-/// `a` is the local matrix: the rows and columns that this rank holds.
 pub fn generate(grid: &Grid, team: &Team, n: usize, nb: usize, generator: Generator, a: MatMut) {
     generate_columns(grid, team, nb, &entries(n, generator), a);
 }
 
-/// Fills this rank's part of [A|b], the local matrix `a`, from any source of `entries`.
 pub(crate) fn generate_columns(grid: &Grid, team: &Team, nb: usize, entries: Entries, a: MatMut) {
     let (cols, mycol) = (grid.cols(nb), grid.mycol);
     by_rows(grid, team, nb, a, |row, values| {
@@ -41,12 +37,8 @@ pub(crate) fn generate_columns(grid: &Grid, team: &Team, nb: usize, entries: Ent
     });
 }
 
-/// Fills this rank's checksums of [A|b], of order `n`: for each group of Q block columns, the sum
-/// of their entries, each times the weight of its process column. Columns from `n + 1` on count as
-/// 0.
-///
-/// # Panics
-/// When `weights` does not have one weight for each process column.
+/// Fills this rank's checksums of [A|b], of order `n`: for each group of Q block columns the sum of
+/// their entries times the weights of their process columns. Columns from `n + 1` on count as 0.
 pub(crate) fn generate_checksum(
     grid: &Grid,
     team: &Team,

@@ -16,9 +16,6 @@ use crate::mxp::system::System;
 /// The norms of a system that is distributed for panels of `nb` columns, and of the solution whose
 /// part for this rank's columns is `x`. Collective over the grid; the result is the same on all
 /// ranks. A NaN anywhere in x makes the norms NaN.
-///
-/// # Panics
-/// When x does not have an element for each column of this rank.
 pub fn norms(
     system: &System,
     grid: &Grid,
@@ -37,9 +34,8 @@ pub fn norms(
     reduce(grid, [&residual, &sums.rows, &sums.cols, x, &b])
 }
 
-/// The norms of a system with these parts on this rank: `b - A x` of its rows, the sums of
-/// magnitudes of A's rows and columns, x, and b. Collective over the grid; the result is the same
-/// on all ranks.
+/// [`norms`] from these parts on this rank: `b - A x` of its rows, the sums of magnitudes of A's
+/// rows and columns, x, and b. Collective over the grid; the result is the same on all ranks.
 pub fn reduce(grid: &Grid, parts: [&[f64]; 5]) -> skt_comm::Result<Norms> {
     let mut maxima = parts.map(largest_here);
     collect::all_max(&grid.all, &mut maxima)?;

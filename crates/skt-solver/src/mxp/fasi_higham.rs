@@ -35,7 +35,6 @@ pub(crate) const CONDITION: f64 = 1000.0;
 /// `alpha / beta`, as public codes choose it.
 const RATIO: f64 = 0.5;
 
-/// The matrix for one order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FasiHigham {
     alpha: f64,
@@ -55,7 +54,6 @@ impl FasiHigham {
         Self { alpha, beta, product: alpha * beta }
     }
 
-    /// Fills `values` with the entries of row `i` from column `first` on.
     #[inline(always)]
     pub(crate) fn fill(&self, i: usize, first: usize, values: &mut [f64]) {
         let left = i.saturating_sub(first).min(values.len());
@@ -72,8 +70,7 @@ impl FasiHigham {
         }
     }
 
-    /// The condition number of the matrix of order `n` in the infinity norm: see the head of this
-    /// file.
+    /// In the infinity norm, by the formulas at the head of this file.
     fn condition(&self, n: usize) -> f64 {
         self.norm(n) * self.norm_of_inverse(n)
     }
@@ -113,8 +110,8 @@ fn beta(n: usize, condition: f64) -> f64 {
     }
 }
 
-/// `base^exponent`. The library's function may round differently on another processor, and all
-/// ranks must find the same beta.
+/// `base^exponent`: the library's may round differently elsewhere, and all ranks need the same
+/// beta.
 fn power(base: f64, exponent: usize) -> f64 {
     let (mut power, mut square, mut rest) = (1.0, base, exponent);
     while rest > 0 {
@@ -149,7 +146,6 @@ mod tests {
         largest * y.iter().copied().fold(0.0, f64::max)
     }
 
-    /// The inverse by Gauss and Jordan, without pivoting.
     fn inverse(n: usize, a: &[f64]) -> Vec<f64> {
         let width = 2 * n;
         let mut both = vec![0.0; n * width];

@@ -19,7 +19,6 @@ const PIECE_ROWS: usize = 16;
 /// A function that the threads call each time some rows of a pass are done.
 pub type Progress<'p> = &'p (dyn Fn() + Sync);
 
-/// The rows and columns of A that a rank holds.
 pub struct Part<'s> {
     system: &'s System,
     rows: Cyclic,
@@ -29,9 +28,7 @@ pub struct Part<'s> {
     chunks: Vec<Chunk>,
 }
 
-/// Consecutive columns.
 struct Chunk {
-    /// The places among the columns of this rank.
     local: Range<usize>,
     /// The first one's number in A.
     global: usize,
@@ -39,7 +36,6 @@ struct Chunk {
     state: u64,
 }
 
-/// What one pass over a rank's part finds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Sums {
     /// For each row of this rank: `sum_j a_ij x_j` over its columns.
@@ -51,7 +47,6 @@ pub(crate) struct Sums {
 }
 
 impl<'s> Part<'s> {
-    /// This rank's part, distributed for panels of `nb` columns.
     pub fn new(system: &'s System, grid: &Grid, nb: usize) -> Self {
         let (n, rows, cols) = (system.n(), grid.rows(nb), grid.cols(nb));
         let mut chunks = Vec::new();
@@ -73,7 +68,6 @@ impl<'s> Part<'s> {
         }
     }
 
-    /// The number of columns of this rank.
     pub(crate) fn col_count(&self) -> usize {
         self.col_count
     }
@@ -86,9 +80,6 @@ impl<'s> Part<'s> {
 
     /// Writes this rank's part into `a`, rounded to single precision, on all threads: row by row,
     /// `lda` entries from one row to the next. Entries between the rows are left as they are.
-    ///
-    /// # Panics
-    /// When `a` or its rows are too short.
     pub fn generate(&self, team: &Team, a: &mut [f32], lda: usize, progress: Progress) {
         if self.row_count == 0 || self.col_count == 0 {
             return;
@@ -109,18 +100,11 @@ impl<'s> Part<'s> {
     }
 
     /// `A x` of this rank's part, on all threads.
-    ///
-    /// # Panics
-    /// When x does not have an element for each column of this rank.
     pub(crate) fn products(&self, team: &Team, x: &[f64], progress: Progress) -> Vec<f64> {
         self.pass(team, x, false, progress).products
     }
 
-    /// `A x` of this rank's part, with the bits of [`Self::products`], and sums of magnitudes, on
-    /// all threads.
-    ///
-    /// # Panics
-    /// When x does not have an element for each column of this rank.
+    /// As [`Self::products`], with its bits, and sums of magnitudes.
     pub(crate) fn sums(&self, team: &Team, x: &[f64], progress: Progress) -> Sums {
         self.pass(team, x, true, progress)
     }
@@ -166,7 +150,6 @@ impl<'s> Part<'s> {
         (i, Lcg::jump(i as u64))
     }
 
-    /// The entries of a row in a chunk of columns.
     #[inline(always)]
     fn entries<'v>(
         &self,
@@ -181,10 +164,8 @@ impl<'s> Part<'s> {
     }
 }
 
-/// Fills rows of the matrix in single precision.
 struct Generate<'t> {
     part: &'t Part<'t>,
-    /// The first row.
     first: usize,
     a: &'t mut [f32],
     lda: usize,
@@ -208,7 +189,6 @@ impl Loops for Generate<'_> {
     }
 }
 
-/// Multiplies rows with x.
 struct Products<'t> {
     part: &'t Part<'t>,
     rows: Range<usize>,
@@ -234,7 +214,6 @@ impl Loops for Products<'_> {
     }
 }
 
-/// Multiplies rows with x, and adds up magnitudes.
 struct AllSums<'t> {
     part: &'t Part<'t>,
     rows: Range<usize>,
@@ -264,7 +243,6 @@ impl Loops for AllSums<'_> {
     }
 }
 
-/// `u v`
 pub(crate) fn dot(u: &[f64], v: &[f64]) -> f64 {
     vectorized(Dot { u, v })
 }
@@ -313,7 +291,6 @@ fn add_magnitudes(sums: &mut [f64; LANES], a: &[f64]) {
     }
 }
 
-/// Adds `|a_k|` to sum k.
 #[inline(always)]
 fn add_to_columns(sums: &mut [f64], a: &[f64]) {
     for (sum, a) in sums.iter_mut().zip(a) {
@@ -341,7 +318,6 @@ mod tests {
     use skt_host::choice::{MxpMatrix, Pmap};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Orders, block sizes and grids.
     const CASES: [(usize, usize, usize, usize); 7] = [
         (1, 8, 1, 1),
         (37, 5, 2, 3),
@@ -352,7 +328,6 @@ mod tests {
         (5, 8, 2, 2),
     ];
 
-    /// Calls `body` on each rank of each grid, with the rank's part of each matrix.
     fn on_all(body: impl Fn(&Grid, &Part) + Sync) {
         for matrix in MxpMatrix::ALL {
             for (n, nb, p, q) in CASES {
@@ -367,7 +342,6 @@ mod tests {
         }
     }
 
-    /// The rank's global rows and columns.
     fn places(grid: &Grid, part: &Part) -> (Vec<usize>, Vec<usize>) {
         let rows = (0..part.row_count).map(|row| part.rows.global(row, grid.myrow)).collect();
         let cols = part.chunks.iter().flat_map(|chunk| (chunk.global..).take(chunk.local.len()));

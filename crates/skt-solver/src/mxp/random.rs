@@ -7,7 +7,6 @@ use crate::mxp::LANES;
 /// HPL's random matrix of one order; entry (i, j) is number `1 + i + j n` of its generator.
 #[derive(Debug, Clone)]
 pub(crate) struct Random {
-    /// Added to the magnitude of each entry of the diagonal.
     diagonal: f64,
     /// As many columns at once as the lane's number.
     lanes: Box<[Lcg; LANES]>,

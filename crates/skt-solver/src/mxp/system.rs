@@ -42,7 +42,6 @@ fn scaled_diagonal(n: usize) -> f64 {
 }
 
 impl System {
-    /// The system of order `n` with this matrix.
     pub fn new(n: usize, matrix: MxpMatrix) -> Self {
         let entries = match matrix {
             MxpMatrix::FasiHigham => Entries::FasiHigham(FasiHigham::new(n)),
@@ -53,19 +52,16 @@ impl System {
         Self { n, entries }
     }
 
-    /// The order.
     pub fn n(&self) -> usize {
         self.n
     }
 
-    /// Entry (i, j) of A.
     pub fn entry(&self, i: usize, j: usize) -> f64 {
         let mut value = [0.0];
         self.fill(i, j, Lcg::state(self.number(i, j)), &mut value);
         value[0]
     }
 
-    /// Entry i of b.
     pub fn right_hand_side(&self, i: usize) -> f64 {
         Lcg::entry(Lcg::state(self.number(i, self.n)))
     }
@@ -102,7 +98,6 @@ mod tests {
         (0..system.n()).map(|j| system.entry(i, j)).collect()
     }
 
-    /// The sum of magnitudes off the diagonal.
     fn off_diagonal(row: &[f64], i: usize) -> f64 {
         row.iter().map(|value| value.abs()).sum::<f64>() - row[i].abs()
     }

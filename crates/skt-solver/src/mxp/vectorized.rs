@@ -5,7 +5,6 @@
 
 /// Loops to be compiled for each set.
 pub(crate) trait Loops {
-    /// What they compute.
     type Output;
 
     /// Runs them. To be marked `#[inline(always)]`, as all that it calls: only what is inlined is
@@ -13,7 +12,6 @@ pub(crate) trait Loops {
     fn run(self) -> Self::Output;
 }
 
-/// Runs the loops with the best vector instructions that this processor has.
 pub(crate) fn vectorized<L: Loops>(loops: L) -> L::Output {
     #[cfg(target_arch = "x86_64")]
     {

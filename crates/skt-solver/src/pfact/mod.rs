@@ -34,7 +34,6 @@ use crate::team::Team;
 use skt_comm::{Comm, CommError};
 use skt_host::choice::Fact;
 
-/// How to factor a panel.
 #[derive(Debug, Clone, Copy)]
 pub struct Variant {
     /// How the columns at the end of the recursion are factored.
@@ -47,17 +46,14 @@ pub struct Variant {
     pub ndiv: usize,
 }
 
-/// Why a panel could not be factored.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PfactError {
     /// No usable pivot: zero, infinite, or not a number.
     Pivot {
         /// Column of the panel, from 0.
         column: usize,
-        /// The value in place of a pivot.
         value: f64,
     },
-    /// A rank could not be reached.
     Comm(CommError),
 }
 
@@ -67,17 +63,13 @@ impl From<CommError> for PfactError {
     }
 }
 
-/// The position of this rank's rows of the panel in the matrix.
 #[derive(Debug, Clone, Copy)]
 pub struct PanelPosition {
     /// Global index of the panel's first column, and of its first row.
     pub j: usize,
-    /// The distribution of the rows over the process rows.
     pub rows: Cyclic,
-    /// This rank's process row.
     pub myrow: usize,
-    /// Local row of the first row of the diagonal block or, where this rank has none
-    /// of it, below it.
+    /// Local row of the diagonal block's first row or, where this rank has none of it, below it.
     pub top: usize,
 }
 
@@ -86,21 +78,15 @@ pub(crate) fn first_own_row(jb: usize) -> usize {
     jb.next_multiple_of(8)
 }
 
-/// A panel under factorization on one rank.
 pub struct PanelWork<'a> {
     /// `(first_own_row(jb) + own rows) x jb`, column-major.
     pub w: MatMut<'a>,
     /// Global pivot row of each column, as doubles (exact below 2^53).
     pub ipiv: &'a mut [f64],
-    /// The position of the rows in the matrix.
     pub place: PanelPosition,
-    /// The ranks of the process column.
     pub col: &'a Comm,
-    /// Threads that may help.
     pub team: &'a Team,
-    /// Buffers for pivot exchanges, see [`pivot::Candidates`].
     pub candidates: &'a mut pivot::Candidates,
-    /// The time that parts of the factorization have taken.
     pub parts: PanelParts,
 }
 
@@ -127,11 +113,8 @@ impl PanelWork<'_> {
     }
 }
 
-/// Factors the panel: `P W = L U`, with the pivots in `ipiv`. Collective over the process column.
-///
-/// # Errors
-/// [`PfactError::Pivot`], on all ranks alike, at the first column without a usable pivot;
-/// [`PfactError::Comm`] when a rank is lost.
+/// Factors the panel: `P W = L U`, pivots in `ipiv`. All ranks return [`PfactError::Pivot`] at the
+/// first column without a usable pivot. Collective over the process column.
 pub fn factor(panel: &mut PanelWork, variant: &Variant) -> Result<(), PfactError> {
     let jb = panel.jb();
     if jb > 0 { recursive::factor(panel, variant, 0..jb) } else { Ok(()) }

@@ -56,13 +56,11 @@ pub struct SharedCandidates {
 }
 
 impl SharedCandidates {
-    /// Candidates for panels of up to `nb` columns, in `node`: [`SharedCandidates::doubles`] of
-    /// each rank's part, and one flag.
+    /// `node` has [`SharedCandidates::doubles`] in each rank's part, and one flag.
     pub(crate) fn new(node: NodeMemory, nb: usize) -> Self {
         Self { node, nb, count: 0, seen: 0 }
     }
 
-    /// Doubles that the candidates take of each rank's part.
     pub(crate) fn doubles(nb: usize) -> usize {
         2 * Self::slot_doubles(nb)
     }
@@ -93,11 +91,8 @@ impl SharedCandidates {
 }
 
 /// Finds the pivot of column `j` and exchanges the rows. `best` is this rank's largest element
-/// among its active rows, as a row of W. Returns the pivot.
-///
-/// # Errors
-/// [`PfactError::Pivot`], on all ranks alike, when the column has no usable pivot;
-/// [`PfactError::Comm`] when a rank is lost.
+/// among its active rows, as a row of W. Returns the pivot or, on all ranks alike,
+/// [`PfactError::Pivot`] if none is usable.
 pub(super) fn choose_and_exchange(
     panel: &mut PanelWork,
     j: usize,

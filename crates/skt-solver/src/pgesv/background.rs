@@ -47,15 +47,14 @@ struct SharedState {
     sent_nanos: AtomicU64,
 }
 
-/// The pause before the next call for messages that were sent `since` ago: a fixed share of that
-/// time, within bounds.
+/// The pause before the next call for messages sent `since` ago: a fixed share of it, within
+/// bounds.
 fn pause(since: Duration) -> Duration {
     (since / TUNING.pauses_on_the_way).clamp(PAUSE, LONG_PAUSE)
 }
 
 /// The solver's right to communicate with other ranks.
 pub(super) struct Token<'c> {
-    /// The state shared with the second thread, if there is one.
     shared: Option<(&'c SharedState, Thread)>,
     held: Option<MutexGuard<'c, ()>>,
     waited_seconds: f64,
@@ -84,8 +83,7 @@ struct Lent<'b> {
 unsafe impl Send for Lent<'_> {}
 
 impl Lent<'_> {
-    /// Calls the background once, if anything runs there, and the transport once, which progresses
-    /// all messages.
+    /// Calls the background once, if anything runs there, and the transport, for all messages.
     fn progress_once(&mut self, shared: &SharedState) -> Result<Remaining, SolveError> {
         let _token = shared.acquire();
         let mut remaining = Remaining::Nothing;
@@ -144,8 +142,7 @@ impl Token<'_> {
         self.held = None;
     }
 
-    /// Whether this thread may call the transport: it holds the token, or there is no second
-    /// thread.
+    /// Whether this thread may call the transport: with the token, or without a second thread.
     pub(crate) fn is_held(&self) -> bool {
         self.shared.is_none() || self.held.is_some()
     }
@@ -174,14 +171,12 @@ impl Token<'_> {
         self.held.is_some()
     }
 
-    /// Notifies the second thread that the solver has sent messages.
     pub(crate) fn messages_are_sent(&self) {
         let Some((shared, thread)) = &self.shared else { return };
         shared.sent_nanos.store(shared.elapsed_nanos(), Ordering::Relaxed);
         thread.unpark();
     }
 
-    /// Notifies the second thread that the factorization is at `reached`.
     pub(crate) fn report(&self, reached: Reached) {
         let Some((shared, thread)) = &self.shared else { return };
         let done = shared.stretch.final_part(reached);
@@ -197,14 +192,12 @@ impl Token<'_> {
 pub(super) struct BackgroundWork<'b> {
     pub background: &'b mut dyn Background,
     pub stretch: Stretch,
-    /// The CPU that is kept for the second thread, if any; else the thread runs where the solver's
-    /// own thread does.
+    /// The CPU kept for the second thread; without one it runs where the solver's own thread does.
     pub helper_cpu: Option<usize>,
 }
 
 impl BackgroundWork<'_> {
-    /// Progresses the background, if anything runs there, until `is_over`. The factorization is at
-    /// `reached`.
+    /// Progresses the background, if anything runs there, until `is_over`.
     pub(crate) fn progress_until(
         &mut self,
         reached: Reached,
@@ -227,9 +220,6 @@ impl BackgroundWork<'_> {
     /// group of ranks. The factorization is at `reached`. If the system refuses the second thread,
     /// `body` runs alone: only the overlap is lost, until the next call. An error of `body` takes
     /// precedence over one of the background.
-    ///
-    /// # Panics
-    /// When the second thread panicked.
     pub(crate) fn run_overlapped_with<R>(
         &mut self,
         starter: thread::Builder,

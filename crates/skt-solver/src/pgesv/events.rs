@@ -49,10 +49,8 @@ pub trait SolverEvents {
     /// decoded: with the bytes on a rank and the seconds it took, the most of any rank.
     fn decoded(&mut self, _bytes: u64, _seconds: f64) {}
 
-    /// Called when the checksums have been compared with the matrix.
     fn checked(&mut self, _: Checked) {}
 
-    /// Called before the back substitution.
     fn back_substitutes(&mut self) {}
 
     /// Called when this rank has x, before it stores it: with the time of each phase, and the part
@@ -60,7 +58,6 @@ pub trait SolverEvents {
     fn has_x(&mut self, _: Phases, _: ChecksumCosts) {}
 }
 
-/// Ignores everything.
 pub struct Silent;
 
 impl SolverEvents for Silent {}

@@ -62,8 +62,7 @@ impl RowExchange {
         buffers.map(Self::Messages).map_err(memory_error("the row exchange"))
     }
 
-    /// An exchange by messages that are sent while this rank computes, with up to `cols` doubles of
-    /// a row.
+    /// By messages that are sent while this rank computes, up to `cols` doubles of a row.
     pub fn half(nb: usize, cols: usize) -> Result<Self, SolveError> {
         Half::new(nb, cols).map(Self::Half).map_err(memory_error("the row exchange"))
     }
@@ -72,10 +71,6 @@ impl RowExchange {
         matches!(self, Self::Node(_))
     }
 
-    /// The exchange that runs while this rank computes.
-    ///
-    /// # Panics
-    /// When it is of another kind.
     pub(crate) fn as_half(&mut self) -> &mut Half {
         match self {
             Self::Half(half) => half,
@@ -86,9 +81,7 @@ impl RowExchange {
     /// Passes `take` each row of the diagonal block of a panel that moves no rows, with its number
     /// in the block; `cols` are the panel's local columns, and `plan` is its row exchange.
     /// Collective over the process column.
-    ///
-    /// # Safety
-    /// No other thread uses these columns.
+    /// Safety: no other thread uses these columns.
     pub(crate) unsafe fn gather<T: Element>(
         &mut self,
         local: &Local<T>,
@@ -121,9 +114,8 @@ impl RowExchange {
 
     /// Exchanges rows on the columns `cols` and solves for U there. Returns U, `jb x cols`; this
     /// rank's rows of it are in A as well.
-    ///
-    /// # Safety
-    /// No other thread uses these columns; U in A is not written to while the result is in use.
+    /// Safety: no other thread uses these columns; U in A is not written to while the result is in
+    /// use.
     pub(crate) unsafe fn solve<'u, 'm: 'u, T: Element>(
         &'u mut self,
         local: &Local<'m, T>,
@@ -163,9 +155,7 @@ impl RowExchange {
 
 /// Solves for U, whose rows of the columns `cols` have arrived. Returns U; this rank's rows of it
 /// are in A as well.
-///
-/// # Safety
-/// No other thread uses these columns.
+/// Safety: no other thread uses these columns.
 unsafe fn solve_arrived<'u, T: Element>(
     local: &Local<T>,
     panel: &Panel<T>,
@@ -196,9 +186,7 @@ unsafe fn solve_arrived<'u, T: Element>(
 /// which is in A, and the start plus the time spent in exchanges: the phases count as if all
 /// exchange preceded the solve. Only the exchange on the first thread's columns is timed: that is
 /// the calling thread, whose time the phases count.
-///
-/// # Safety
-/// No other thread uses these columns; U in A is not written to while the result is in use.
+/// Safety: no other thread uses these columns; U in A is not written to while the result is in use.
 unsafe fn in_place<'m, T: Element>(
     local: &Local<'m, T>,
     panel: &Panel<T>,

@@ -25,7 +25,6 @@ pub trait Factored: Element {
     /// Whether L2 is written into the matrix.
     const KEEPS_L: bool;
 
-    /// Work space for the factorization of a panel.
     type Space;
 
     /// Doubles of the work space on process row `myrow`; at most `usize::MAX`.

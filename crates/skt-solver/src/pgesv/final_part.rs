@@ -3,10 +3,8 @@
 use crate::grid::{ColumnMap, Cyclic};
 
 /// The part of a rank's matrix that will not change before the next cut: local rows before
-/// [`Final::rows`], and in all rows local columns before [`Final::cols`].
-///
-/// Only the driver makes one, for a step that it has reached. Code that receives one may read that
-/// part until the cut, while the solver works on the rest.
+/// [`Final::rows`], and in all rows local columns before [`Final::cols`]. Only the driver makes
+/// one, for a step that it has reached; who receives it may read that part until the cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Final {
     rows: usize,
@@ -14,18 +12,15 @@ pub struct Final {
 }
 
 impl Final {
-    /// Local rows before which all is final; `usize::MAX`: all rows, also those that only other
-    /// ranks have.
+    /// Local rows before which all is final; `usize::MAX`: all rows, also other ranks'.
     pub fn rows(self) -> usize {
         self.rows
     }
 
-    /// Local columns before which all is final.
     pub fn cols(self) -> usize {
         self.cols
     }
 
-    /// This final part with `rows` in place of its rows.
     pub(super) fn with_rows(self, rows: usize) -> Self {
         Self { rows, ..self }
     }
@@ -64,17 +59,14 @@ pub(super) struct Stretch {
     pub cols: ColumnMap,
     pub myrow: usize,
     pub mycol: usize,
-    /// The panel before which the next cut is.
     pub end: usize,
 }
 
 impl Stretch {
-    /// The part of the local matrix that does not change between `reached` and the cut.
-    ///
-    /// The exchange and the product of a panel write only to rows from the panel's first row on, in
-    /// columns right of the panel. So the rows above panel `k`, which are U, and the columns up to
-    /// the panel's own are final when it is applied. In the step of the last panel before the cut,
-    /// rows of A2 that have their product are final, too.
+    /// What does not change between `reached` and the cut. The exchange and the product of a panel
+    /// write only to rows from the panel's first row on, in columns right of the panel: rows above
+    /// panel `k`, which are U, and columns up to the panel's own are final when it is applied. In
+    /// the step of the last panel before the cut, so are rows of A2 that have their product.
     pub(crate) fn final_part(&self, reached: Reached) -> Final {
         let row = |k: usize| self.rows.count_before((k * self.nb).min(self.n), self.myrow);
         let col = |k: usize| self.cols.count_before((k * self.nb).min(self.n), self.mycol);
@@ -110,8 +102,7 @@ mod tests {
         Writes(Range<usize>, Range<usize>),
     }
 
-    /// The events of `Solver::factor` from panel `start` on, written down from the formulas in the
-    /// header of its module.
+    /// Of `Solver::factor` from panel `start` on, by the formulas at the head of its module.
     fn events(stretch: &Stretch, start: usize, depth: usize) -> Vec<Event> {
         let Stretch { n, nb, rows, ref cols, myrow, mycol, end } = *stretch;
         let panels = n.div_ceil(nb);

@@ -13,7 +13,6 @@ use crate::blas::view::SharedMat;
 use crate::blas::{Element, MatMut};
 use skt_comm::PageBuf;
 
-/// What remains to be done in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remaining {
     /// Nothing, until more is final or another rank sends something.
@@ -33,7 +32,6 @@ pub enum Remaining {
 /// to a thread. The solver makes one call at a time, and none while another thread of the rank
 /// communicates with other ranks.
 pub unsafe trait Background {
-    /// Whether any work is in progress.
     fn is_active(&self) -> bool;
 
     /// The panel before which the work is to be complete, if that is after the next cut.
@@ -42,9 +40,6 @@ pub unsafe trait Background {
     }
 
     /// Does a small part of the work, on the part of the matrix that is `done`. Never waits.
-    ///
-    /// # Errors
-    /// When a rank is lost.
     fn progress(&mut self, done: Final) -> Result<Remaining, SolveError>;
 
     /// Notes that the solver stood still for `seconds`, until a call of `progress` ended.
@@ -54,7 +49,6 @@ pub unsafe trait Background {
     fn panel_done(&mut self) {}
 }
 
-/// A background without work.
 pub struct Nothing;
 
 // SAFETY: it does nothing.
@@ -71,8 +65,6 @@ unsafe impl Background for Nothing {
 }
 
 /// Keeps one rank's matrix, and decides where the factorization is cut.
-///
-/// `T` is the type of the matrix's numbers.
 pub trait Guard<T = f64> {
     /// The rank's memory: at least as many numbers as its part of the matrix has.
     fn matrix(&mut self) -> &mut [T];
@@ -87,11 +79,7 @@ pub trait Guard<T = f64> {
 
     /// Called at the cut before panel `next`, which is `panels` when the factorization is complete.
     /// Takes a checkpoint if one is due. `phases` has the seconds of this rank in this start.
-    /// Returns the panel before which the next cut is.
-    /// Collective; the result is the same on all ranks.
-    ///
-    /// # Errors
-    /// When a rank is lost, or the checkpoint cannot be taken.
+    /// Returns the panel before which the next cut is, the same on all ranks. Collective.
     fn cut(&mut self, next: usize, panels: usize, phases: &Phases) -> Result<usize, SolveError>;
 
     /// What the test did before this start.
@@ -112,9 +100,6 @@ pub struct Unguarded {
 
 impl Unguarded {
     /// A guard with `doubles` doubles of memory, all 0 ([`LocalShape::doubles`]).
-    ///
-    /// # Errors
-    /// When the system has no such memory.
     pub fn new(doubles: usize) -> std::io::Result<Self> {
         Ok(Self { memory: PageBuf::new(doubles)?, background: Nothing, start: Instant::now() })
     }

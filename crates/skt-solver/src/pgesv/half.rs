@@ -13,7 +13,6 @@ use crate::swap::direct::{DirectExchange, ReceivedRows};
 use crate::swap::{Arrived, RowBuffers};
 use skt_comm::PageBuf;
 
-/// The row exchange of one half, with its work space.
 pub struct Half {
     rows: Rows,
     u: PageBuf,
@@ -39,12 +38,7 @@ impl Half {
 
     /// Starts to exchange the rows of `panel` on the columns `cols`, unless the exchange is in
     /// progress. Waits, if at all, for messages of the exchange before. A does not change.
-    ///
-    /// # Safety
-    /// No other thread writes to these columns.
-    ///
-    /// # Panics
-    /// When the rows of another panel are being exchanged, or an exchange has failed.
+    /// Safety: no other thread writes to these columns.
     pub(crate) unsafe fn start<T: Element>(
         &mut self,
         local: &Local<T>,
@@ -76,12 +70,7 @@ impl Half {
     }
 
     /// Waits for the rows, which must be in progress. Returns them, with the memory for U.
-    ///
-    /// # Safety
-    /// No other thread uses these columns.
-    ///
-    /// # Panics
-    /// When no exchange of the panel's rows is in progress.
+    /// Safety: no other thread uses these columns.
     pub(crate) unsafe fn arrive<T: Element>(
         &mut self,
         local: &Local<T>,
@@ -100,10 +89,6 @@ impl Half {
         Ok(Arrived::on_this_rank(received.rows(), &mut self.u, width))
     }
 
-    /// Waits until no message is in progress.
-    ///
-    /// # Panics
-    /// When an exchange is in progress: its rows must be used first.
     pub(crate) fn wait_all(&mut self) -> Result<(), SolveError> {
         self.rows = Rows::Idle(self.take_buffer()?);
         Ok(())

@@ -17,7 +17,6 @@ use crate::tuning::TUNING;
 /// Shape of one rank's part of [A|b], or of A, with numbers of type `T`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LocalShape<T = f64> {
-    /// Local rows.
     pub rows: usize,
     /// Local columns, with that of b where this rank holds it.
     pub cols: usize,
@@ -36,7 +35,6 @@ impl LocalShape {
 }
 
 impl<T: Element> LocalShape<T> {
-    /// The shape of A on process `(myrow, mycol)`.
     pub fn without_b(n: usize, rows: Cyclic, cols: &ColumnMap, myrow: usize, mycol: usize) -> Self {
         Self::with_columns(n, n, rows, cols, myrow, mycol)
     }
@@ -84,7 +82,6 @@ impl<T: Element> Local<'_, T> {
         (self.grid.all.now() - start).as_secs_f64()
     }
 
-    /// Whether this process column owns panel `k`.
     pub fn owns(&self, k: usize) -> bool {
         self.cols.block_owner(k) == self.grid.mycol
     }
@@ -110,7 +107,6 @@ impl<T: Element> Local<'_, T> {
         first..self.shape.cols
     }
 
-    /// What runs in the `background` on this rank until the cut before panel `end`.
     pub(super) fn background_work<'b>(
         &self,
         background: &'b mut dyn Background,
@@ -122,8 +118,8 @@ impl<T: Element> Local<'_, T> {
         BackgroundWork { background, stretch, helper_cpu: self.team.helper_cpu() }
     }
 
-    /// Releases the token with P = 1, before calls that communicate only within the process column:
-    /// this rank is all of it.
+    /// With P = 1, before calls that communicate only within the process column: releases the
+    /// token.
     pub(super) fn release_if_alone(&self, token: &mut Token) {
         if self.grid.p == 1 {
             token.release();
@@ -146,8 +142,7 @@ impl<T: Element> Local<'_, T> {
         }
     }
 
-    /// Writes L2 of panel `k`, which is being applied, into its columns, on all threads: for
-    /// solutions with L.
+    /// Writes L2 of panel `k`, which is being applied, into its columns: for solutions with L.
     pub(crate) fn store_l2(&self, k: usize, l2: MatRef<T>) {
         if !self.owns(k) {
             return;
@@ -161,7 +156,6 @@ impl<T: Element> Local<'_, T> {
         });
     }
 
-    /// The layout of panel `k` on this rank.
     pub fn layout(&self, k: usize) -> panel::Layout<T> {
         panel::Layout::new(k, (self.params.n, self.params.nb), self.rows, self.grid.myrow)
     }

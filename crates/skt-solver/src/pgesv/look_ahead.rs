@@ -52,8 +52,7 @@ impl<T: Factored> LookAhead<T> {
         Ok(Self { packing, ..Self::with_buffers(params, buffers, space, exchange) })
     }
 
-    /// Look-ahead with given memory: `buffers` for panels, `space` for the panel being factored,
-    /// and `exchange` for the columns of one panel.
+    /// Look-ahead with given memory; `exchange` is for the columns of one panel.
     pub(crate) fn with_buffers(
         params: &Params,
         buffers: PanelBuffers,
@@ -74,8 +73,8 @@ impl<T: Factored> LookAhead<T> {
     }
 
     /// Factors panels `start` .. `start + DEPTH` and starts to broadcast them, if the look-ahead is
-    /// empty. At panel 0 each one has to be updated by those before it; at any later cut all are up
-    /// to date.
+    /// empty. At panel 0 each is first updated by those before it; at later cuts all are up to
+    /// date.
     pub(crate) fn begin(
         &mut self,
         local: &Local<T>,
@@ -120,7 +119,6 @@ impl<T: Factored> LookAhead<T> {
         self.panels.front()
     }
 
-    /// Returns the buffer of a panel that has been applied.
     pub(crate) fn give_back(&mut self, panel: Panel<T>) -> Result<(), SolveError> {
         self.buffers.put_back(panel.release()?);
         Ok(())
@@ -148,8 +146,7 @@ impl<T: Factored> LookAhead<T> {
         self.factor_and_broadcast(local, newest, token, phases)
     }
 
-    /// On the owner of panel `newest`: applies the panel `applied` and all of the look-ahead to its
-    /// columns.
+    /// On the owner of `newest`: applies `applied` and all of the look-ahead to its columns.
     fn update_columns_of(
         &mut self,
         local: &Local<T>,
@@ -168,8 +165,7 @@ impl<T: Factored> LookAhead<T> {
         })
     }
 
-    /// Factors panel `newest`, whose columns are up to date, on their owner, and starts to
-    /// broadcast it.
+    /// The columns of panel `newest` are up to date; their owner factors them.
     pub(crate) fn factor_and_broadcast(
         &mut self,
         local: &Local<T>,
@@ -201,8 +197,7 @@ impl<T: Factored> LookAhead<T> {
         Ok(())
     }
 
-    /// Waits for the newest panel, and progresses the background during the wait. The factorization
-    /// is at `reached`.
+    /// Progresses the background while it waits.
     pub(crate) fn wait_for_newest(
         &mut self,
         local: &Local<T>,
@@ -232,9 +227,7 @@ impl<T: Factored> LookAhead<T> {
 }
 
 /// Applies `panel` to the columns `cols` of another panel.
-///
-/// # Safety
-/// No other thread uses these columns.
+/// Safety: no other thread uses these columns.
 unsafe fn apply_to_columns<T: Factored>(
     local: &Local<T>,
     panel: &Panel<T>,

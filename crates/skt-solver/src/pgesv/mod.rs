@@ -81,20 +81,14 @@ use substitution::Substitution;
 use trailing::TrailingExchange;
 use wrong::WrongNumbers;
 
-/// The parameters of a solution.
 #[derive(Debug, Clone, Copy)]
 pub struct Params {
-    /// Order of the matrix.
     pub n: usize,
-    /// Blocking factor.
     pub nb: usize,
     /// Panels of the look-ahead.
     pub depth: usize,
-    /// Panel broadcast.
     pub bcast: Bcast,
-    /// Panel factorization.
     pub variant: Variant,
-    /// Row exchange.
     pub swap: Swap,
     /// Local columns above which [`Swap::Mix`] takes spread-roll.
     pub swap_threshold: usize,
@@ -103,7 +97,6 @@ pub struct Params {
 }
 
 impl Params {
-    /// Number of panels.
     pub fn panels(&self) -> usize {
         self.n.div_ceil(self.nb)
     }
@@ -119,7 +112,6 @@ impl Params {
     }
 }
 
-/// Why a system has no solution.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SolveError {
     /// No usable pivot: zero, infinite, or not a number.
@@ -127,34 +119,26 @@ pub enum SolveError {
     Pivot {
         /// Global column, from 0.
         column: usize,
-        /// The value in place of a pivot.
         value: f64,
     },
-    /// A rank could not be reached.
     #[error(transparent)]
     Comm(#[from] CommError),
-    /// The checkpoint could not be taken.
     #[error("checkpoint before panel {panel}: {why}")]
     Checkpoint {
         /// The panel before which it was to be taken.
         panel: usize,
-        /// The error.
         why: String,
     },
-    /// The checksums contradict the matrix: a number was computed wrong, or has changed in
-    /// memory.
+    /// The checksums contradict the matrix: a number was computed wrong or changed in memory.
     #[error("{0}")]
     Wrong(Box<WrongNumbers>),
-    /// The time of the job ends: how far the run has come, and what of it is kept. All ranks return
-    /// this error.
+    /// The time of the job ends: how far the run has come, and what is kept; on all ranks.
     #[error("{0}")]
     TimeUp(String),
-    /// No memory for the work space.
     #[error("no memory for {what}: {why}")]
     Memory {
         /// What the memory was for.
         what: &'static str,
-        /// The system's error.
         why: String,
     },
 }
@@ -169,12 +153,10 @@ fn memory_error(what: &'static str) -> impl Fn(std::io::Error) -> SolveError {
     move |e| SolveError::Memory { what, why: e.to_string() }
 }
 
-/// The work space of a solver, allocated once: it outlives the cuts between which the
-/// matrix is lent to a [`Solver`].
+/// Allocated once: it outlives the cuts between which the matrix is lent to a [`Solver`].
 pub struct Workspace<T: Factored = f64> {
     shape: LocalShape<T>,
     look_ahead: LookAhead<T>,
-    /// The row exchange on the trailing columns.
     exchange: TrailingExchange,
     /// U of the trailing columns, where products read it packed.
     packing: Packing<T>,
@@ -184,13 +166,11 @@ pub struct Workspace<T: Factored = f64> {
     /// panel at the same point of a step, which follows from this number, not from their own: hosts
     /// may differ.
     min_threads: usize,
-    /// The time this rank has spent so far, by phase.
     phases: Phases,
-    /// The rates of this rank's products so far.
     rates: Rates,
 }
 
-/// The fewest threads of any rank in this process column. Collective in the column.
+/// Collective in the process column.
 fn min_threads(grid: &Grid, team: &Team) -> Result<usize, CommError> {
     let mut least = [team.threads() as u64];
     collect::all_reduce(&grid.col, &mut least, u64::min)?;
@@ -198,8 +178,7 @@ fn min_threads(grid: &Grid, team: &Team) -> Result<usize, CommError> {
 }
 
 impl<T: Factored> Workspace<T> {
-    /// Allocates the work space for `params` on a rank whose part has `shape` and whose threads are
-    /// `team`. Collective.
+    /// For `params` and a `team`, on a rank whose part has `shape`. Collective.
     pub fn new(
         grid: &Grid,
         team: &Team,
@@ -247,7 +226,6 @@ impl<T: Factored> Workspace<T> {
         })
     }
 
-    /// The shape of this rank's part of the matrix.
     pub fn shape(&self) -> LocalShape<T> {
         self.shape
     }
@@ -272,7 +250,6 @@ impl<T: Factored> Workspace<T> {
         self.phases
     }
 
-    /// The rates of this rank's products so far.
     pub fn rates(&self) -> &Rates {
         &self.rates
     }
@@ -377,14 +354,12 @@ impl<T: Factored> Workspace<T> {
     }
 }
 
-/// The solver of one system on one rank.
 pub struct Solver<'m, T: Factored = f64> {
     local: Local<'m, T>,
     work: &'m mut Workspace<T>,
 }
 
 impl<'m, T: Factored> Solver<'m, T> {
-    /// A solver for the local part `a` of the matrix, of shape `shape`.
     pub fn new(
         grid: &'m Grid,
         team: &'m Team,
@@ -463,9 +438,6 @@ impl Solver<'_, f32> {
     /// Solves L U x = y in double precision with the factors of the matrix. `y` has an element for
     /// each of this rank's rows, the same on all ranks of a process row. Returns this rank's part
     /// of x: one double for each of its columns, the same on all ranks of a process column.
-    ///
-    /// # Panics
-    /// When `y` has another length.
     pub fn solve(&mut self, y: &[f64]) -> Result<Vec<f64>, CommError> {
         let Local { grid, team, params: Params { n, nb, .. }, a, shape, rows, .. } = self.local;
         let cols = &self.local.cols;

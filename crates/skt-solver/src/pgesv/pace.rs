@@ -17,7 +17,6 @@ use crate::tuning::TUNING;
 /// How long a call may take, and the size below which calls are not cut.
 #[derive(Debug, Clone, Copy)]
 pub struct CallLimit {
-    /// The longest time of a call, in seconds.
     pub seconds: f64,
     /// Calls are cut at multiples of this many columns, from the first column on.
     pub grain_columns: usize,
@@ -100,7 +99,6 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// The columns of all calls on one part, at `rate` multiplications a second.
     fn calls(rows: usize, depth: usize, columns: usize, rate: f64) -> Vec<Range<usize>> {
         let pace = Pace::new(CallLimit::tuned());
         let (mut done, mut calls) = (0, Vec::new());

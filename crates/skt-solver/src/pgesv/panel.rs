@@ -34,24 +34,18 @@ const LINE: usize = 8;
 const BROKE: usize = 0;
 /// Global column at which it broke.
 const BROKE_COLUMN: usize = 1;
-/// The pivot found there.
 const BROKE_PIVOT: usize = 2;
-/// The first column of the panel.
 const FIRST_COLUMN: usize = 3;
 
-/// A panel's number and its layout on one rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Layout<T = f64> {
     /// Global index of its first column and row.
     pub j: usize,
-    /// Columns.
     pub jb: usize,
-    /// Local row of the first row of the diagonal block or, where this rank has none
-    /// of it, below it.
+    /// Local row of the diagonal block's first row or, where this rank has none of it, below it.
     pub top: usize,
     /// Local row of the first row below the diagonal block.
     pub below: usize,
-    /// This rank's rows below the diagonal block.
     pub rows_below: usize,
     /// Doubles from one column of W to the next.
     ld: usize,
@@ -80,17 +74,14 @@ impl<T: Element> Layout<T> {
         }
     }
 
-    /// Doubles of the message.
     pub fn doubles(&self) -> usize {
         self.l2_start() + T::doubles(self.ld_message * self.rows_below)
     }
 
-    /// Doubles of W.
     fn w_doubles(&self) -> usize {
         T::doubles(self.ld * self.jb)
     }
 
-    /// Rows of W.
     pub(crate) fn w_rows(&self) -> usize {
         first_own_row(self.jb) + self.below - self.top + self.rows_below
     }
@@ -113,13 +104,11 @@ impl<T: Element> Layout<T> {
         )
     }
 
-    /// The head and the pivots of a message that is being written.
     pub(crate) fn head_and_ipiv<'a>(&self, data: &'a mut [f64]) -> (&'a mut [f64], &'a mut [f64]) {
         let (head, rest) = data.split_at_mut(LINE);
         (head, &mut rest[..self.jb])
     }
 
-    /// L1 and L2 in a message, to write.
     pub(crate) fn l1_and_l2<'a>(&self, data: &'a mut [f64]) -> (MatMut<'a, T>, MatMut<'a, T>) {
         let numbers = T::from_doubles_mut(&mut data[self.l1_start()..self.doubles()]);
         let (l1, l2) = numbers.split_at_mut(self.ld_message * self.jb);
@@ -132,12 +121,10 @@ impl<T: Element> Layout<T> {
         &data[LINE..LINE + self.jb]
     }
 
-    /// The first column of the panel in a message.
     pub fn first_column(&self, data: &[f64]) -> usize {
         data[FIRST_COLUMN] as usize
     }
 
-    /// What the update needs of the panel.
     pub(crate) fn operands<'a>(&self, data: &'a [f64]) -> Operands<'a, T> {
         Operands { l1: self.l1(data), l2: self.l2(data), ipiv: self.ipiv(data), below: self.below }
     }
@@ -175,7 +162,6 @@ impl Layout {
     }
 }
 
-/// Copies rows of a panel into a block of the other layout, with the team.
 pub(super) fn copy_rows(source: MatRef, target: MatMut, team: &Team) {
     let cols = source.cols();
     let target = target.share();
@@ -186,7 +172,6 @@ pub(super) fn copy_rows(source: MatRef, target: MatMut, team: &Team) {
     });
 }
 
-/// Marks a message as that of a panel that could not be factored.
 pub(crate) fn mark_broken(head: &mut [f64], column: usize, pivot: f64) {
     head[BROKE] = 1.0;
     head[BROKE_COLUMN] = column as f64;
@@ -228,16 +213,13 @@ fn odd_lines(doubles: usize) -> usize {
 
 /// A factored panel (HPL_T_panel): being broadcast along the process row, or arrived.
 pub struct Panel<T = f64> {
-    /// The panel's number: its first column over NB.
     pub k: usize,
-    /// The panel's layout on this rank.
     pub layout: Layout<T>,
     message: Message,
     /// Made when the first rows are exchanged.
     plan: OnceLock<Arc<Plan>>,
 }
 
-/// The message of a panel.
 enum Message {
     Broadcast(PanelBcast),
     /// Read in the memory of its owner.
@@ -276,7 +258,6 @@ impl<T: Element> Panel<T> {
         }
     }
 
-    /// Whether this rank still has to send some of the panel to others.
     pub(crate) fn must_forward(&self) -> bool {
         matches!(&self.message, Message::Broadcast(bcast) if bcast.must_forward())
     }
@@ -308,7 +289,6 @@ impl<T: Element> Panel<T> {
         Ok(is_here && self.data()[BROKE] == 0.0)
     }
 
-    /// Waits for the panel.
     pub fn wait(&mut self, grid: &Grid) -> Result<(), SolveError> {
         match &mut self.message {
             Message::Broadcast(bcast) => bcast.finish(&grid.row)?,
@@ -322,10 +302,7 @@ impl<T: Element> Panel<T> {
         Ok(())
     }
 
-    /// The message of the panel.
-    ///
-    /// # Panics
-    /// Before [`Self::wait`].
+    /// Only after [`Self::wait`].
     fn data(&self) -> &[f64] {
         match &self.message {
             Message::Broadcast(bcast) => bcast.data(),
@@ -333,18 +310,12 @@ impl<T: Element> Panel<T> {
         }
     }
 
-    /// The operands of the panel's update.
-    ///
-    /// # Panics
-    /// Before [`Self::wait`].
+    /// Only after [`Self::wait`].
     pub(crate) fn operands(&self) -> Operands<'_, T> {
         self.layout.operands(self.data())
     }
 
-    /// The row exchange on the columns right of the panel, as process row `myrow` sees it.
-    ///
-    /// # Panics
-    /// Before [`Self::wait`].
+    /// The row exchange right of the panel for process row `myrow`; only after [`Self::wait`].
     pub fn plan(&self, rows: Cyclic, myrow: usize) -> &Arc<Plan> {
         let (j, ipiv) = (self.layout.j, self.operands().ipiv);
         self.plan.get_or_init(|| Arc::new(Plan::new(j, ipiv, rows, myrow)))

@@ -18,14 +18,12 @@ use crate::team::Team;
 use crate::work::{self, Work};
 use skt_comm::PageBuf;
 
-/// Work space for the factorization of a panel with pivots.
 pub struct Pivoted {
     w: PageBuf,
     candidates: Candidates,
 }
 
 impl Pivoted {
-    /// Work space with `w` for the panel.
     pub(crate) fn new(params: &Params, w: PageBuf, candidates: Option<SharedCandidates>) -> Self {
         Self { w, candidates: Candidates::new(params.widest_panel(), candidates) }
     }

@@ -53,9 +53,7 @@ impl CallListener for Unrecorded {
 /// `A2 = A2 - L2 U` on the rows `rows` of A2 and the local columns `cols`, the first `done` of
 /// which are computed already: in one call of the BLAS or, where `listener` has a pace, in as many
 /// as that requires. Returns the time inside the BLAS.
-///
-/// # Safety
-/// No other thread uses these elements, and no thread writes to U.
+/// Safety: no other thread uses these elements, and no thread writes to U.
 pub(super) unsafe fn multiply_part<T: Element>(
     a: &SharedMat<T>,
     cols: &Range<usize>,
@@ -95,9 +93,7 @@ pub(super) unsafe fn multiply_part<T: Element>(
 /// `A2 = A2 - L2 U` on the local columns `cols` of one panel: by the team or, while the team is
 /// busy, by this thread. `listener` is notified of each call; the parts are those of
 /// [`narrow_parts`].
-///
-/// # Safety
-/// No other thread uses these elements, and no thread writes to U.
+/// Safety: no other thread uses these elements, and no thread writes to U.
 pub(super) unsafe fn multiply_narrow<T: Element>(
     local: &Local<T>,
     cols: &Range<usize>,
@@ -114,7 +110,6 @@ pub(super) unsafe fn multiply_narrow<T: Element>(
     })
 }
 
-/// Calls `work` with each number below `count`, on the threads of the team.
 pub(super) fn try_each(
     team: &Team,
     count: usize,
@@ -142,12 +137,10 @@ pub(super) fn narrow_parts(rows: usize, threads: usize) -> impl Iterator<Item = 
     cut(0..rows, share.clamp(least, TUNING.narrow_product_rows), TUNING.product_row_grain)
 }
 
-/// An upper bound of the number of parts in one step, on a rank of `rows` rows.
-///
-/// The product on the columns of the next panel has parts of 96 rows or more. The product on the
-/// other columns has pieces of 96 rows or more, which have parts of 192 rows. Only the last part of
-/// the first product, the last piece of the second, and the last part of each piece may have fewer
-/// rows.
+/// An upper bound of the number of parts in one step, on a rank of `rows` rows. The product on the
+/// columns of the next panel has parts of 96 rows or more; that on the others has pieces of 96 rows
+/// or more, in parts of 192 rows. Only the last part of the first, the last piece of the second,
+/// and the last part of each piece may have fewer rows.
 pub(super) fn max_parts(rows: usize) -> usize {
     rows / 24 + 8
 }
@@ -159,18 +152,15 @@ pub(super) struct ProductWork {
     pub nanos: u64,
 }
 
-/// The product of one step: of a panel's L2 and the U of the columns `cols`, on rows that the
-/// threads of a rank take from a queue.
+/// One step's product, of a panel's L2 and U of the columns `cols`, on rows taken from a queue.
 pub(super) struct Product<'p, 'm, L: CallListener, T: Element = f64> {
     panel: Operands<'p, T>,
     u: ProductU<'p, T>,
     a: &'p SharedMat<'m, T>,
     cols: Range<usize>,
-    /// Most rows of one call of the BLAS.
     max_rows: usize,
     queue: ProductQueue,
     listener: &'p L,
-    /// Nanoseconds that threads were inside the BLAS.
     inside_nanos: AtomicU64,
     failure: OnceLock<SolveError>,
 }
@@ -179,10 +169,8 @@ impl<'p, 'm, L: CallListener, T: Element> Product<'p, 'm, L, T> {
     /// The product of `panel` and `u` on the local columns `cols`, overlapped with the advance of
     /// panel `overlapped` on this rank. With `has_messages`, messages are progressed between calls
     /// of the BLAS. `listener` is notified of each call.
-    ///
-    /// # Safety
-    /// While the product is in use, no other thread uses these columns of the panel's A2, and no
-    /// thread writes to U.
+    /// Safety: while the product is in use, no other thread uses these columns of the panel's A2,
+    /// and no thread writes to U.
     pub(crate) unsafe fn new(
         local: &Local<'m, T>,
         panel: &'p Panel<T>,
@@ -216,8 +204,7 @@ impl<'p, 'm, L: CallListener, T: Element> Product<'p, 'm, L, T> {
         }
     }
 
-    /// The work of the product: its operations, and the nanoseconds that threads were inside the
-    /// BLAS, summed over the threads. To be called when the product is complete.
+    /// To be called when the product is complete.
     pub(crate) fn work(&self) -> ProductWork {
         let rows = self.queue.pieces.last().map_or(0, |piece| piece.end);
         ProductWork {
@@ -261,9 +248,8 @@ impl<'p, 'm, L: CallListener, T: Element> Product<'p, 'm, L, T> {
         Ok(())
     }
 
-    /// Whether a short product may precede the others of `rows` rows. A BLAS has other kernels for
-    /// small products, which may round differently: a panel that comes late must not make a product
-    /// small.
+    /// Whether a short product may precede the others of `rows` rows. A BLAS may round small
+    /// products differently: a late panel must not make a product small.
     fn may_be_short(&self, rows: usize) -> bool {
         let short = TUNING.product_rows_while_passing_on;
         let size = short * self.cols.len() * self.u.rows();
@@ -287,9 +273,6 @@ impl<'p, 'm, L: CallListener, T: Element> Product<'p, 'm, L, T> {
     /// and between two products if the token is free; releases the token while it multiplies.
     /// Passes `on_rows` the number of rows of A2, from the first on, that have their product. While
     /// `progress` reports messages still to forward, products are kept short.
-    ///
-    /// # Panics
-    /// When the token is not held.
     pub(crate) fn compute_between_messages(
         &self,
         token: &mut Token,
@@ -336,15 +319,14 @@ impl ProductClock {
         Self { start, phases_seconds: phases.sum() }
     }
 
-    /// Adds to the product's phase the time since the start that is in no other phase: the product,
-    /// and the wait for its end.
+    /// Adds to the phase the time since the start in no other phase: the product and the wait for
+    /// it.
     pub(crate) fn stop(self, end: Instant, phases: &mut Phases) {
         let other_seconds = phases.sum() - self.phases_seconds;
         phases.update += (end - self.start).as_secs_f64() - other_seconds;
     }
 }
 
-/// The rows of A2 in pieces, which the threads of a rank take in order.
 struct ProductQueue {
     pieces: Vec<Range<usize>>,
     done: Vec<AtomicBool>,
@@ -357,15 +339,13 @@ struct Piece {
 }
 
 impl ProductQueue {
-    /// A queue of `rows` rows for `threads` threads, the last of which comes later than the others
-    /// by the time of `late` rows.
+    /// For `threads` threads, of which the last comes later by the time of `late` rows.
     fn new(rows: usize, threads: usize, late: usize) -> Self {
         let pieces = row_pieces(rows, threads, late);
         let done = pieces.iter().map(|_| AtomicBool::new(false)).collect();
         Self { pieces, done, next: AtomicUsize::new(0) }
     }
 
-    /// Takes the next piece that no thread has taken.
     fn take(&self) -> Option<Piece> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         Some(Piece { index, rows: self.pieces.get(index)?.clone() })
@@ -375,8 +355,7 @@ impl ProductQueue {
         self.done[piece.index].store(true, Ordering::Release);
     }
 
-    /// The number of rows of A2, counted from the first one, that have their product. `part` has
-    /// its product already, although the rest of its piece may not.
+    /// How many rows of A2, from the first on, have their product; `part` has, its piece may not.
     fn rows_done(&self, part: Range<usize>) -> usize {
         let unfinished = self.done.iter().position(|done| !done.load(Ordering::Acquire));
         let rows = unfinished.map_or(part.end, |piece| self.pieces[piece].start);
@@ -448,8 +427,7 @@ fn row_pieces(rows: usize, threads: usize, late: usize) -> Vec<Range<usize>> {
     pieces
 }
 
-/// Rows of the first piece of a thread: of the last thread, which comes late, or of any other.
-/// `threads` is at least two.
+/// Rows of the first piece of the last thread, which comes late, or of any other, of two or more.
 fn first_share(rows: usize, threads: usize, late: usize, is_last: bool) -> usize {
     let share = (rows + late) / threads;
     let share = match (share.checked_sub(late), is_last) {
@@ -598,8 +576,7 @@ mod tests {
         }
     }
 
-    /// The thread that advances the panel needs as long for that and its piece as the others need
-    /// for theirs.
+    /// The advancing thread needs as long for panel and piece as the others need for their pieces.
     #[test]
     fn first_pieces_end_together() {
         for (rows, threads, late) in [(8000, 2, 0), (8000, 2, 450), (8000, 4, 450), (500, 2, 450)] {

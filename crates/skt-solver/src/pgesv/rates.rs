@@ -3,7 +3,6 @@
 use super::product::ProductWork;
 use super::windows::Windows;
 
-/// The products of a rank in one window of the panels.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Rate {
     /// The rate of a thread inside the BLAS, in Gflop/s; 0 where nothing was measured.
@@ -19,19 +18,16 @@ pub struct Rate {
 pub struct Rates {
     windows: Windows,
     work: Vec<ProductWork>,
-    /// Panels that are applied.
     panels: usize,
 }
 
 impl Rates {
-    /// No rates yet, in the windows of a matrix of order `n` with blocks of `nb` columns.
     pub fn new(n: usize, nb: usize) -> Self {
         let windows = Windows::new(n, nb);
         let work = vec![ProductWork::default(); windows.count()];
         Self { windows, work, panels: 0 }
     }
 
-    /// Adds a product of panel `k`.
     pub(super) fn add(&mut self, k: usize, work: ProductWork) {
         let sum = &mut self.work[self.windows.window_of_panel(k)];
         sum.operations += work.operations;
@@ -39,7 +35,6 @@ impl Rates {
         self.panels = k + 1;
     }
 
-    /// The windows of the panels.
     pub fn windows(&self) -> &Windows {
         &self.windows
     }
@@ -54,9 +49,6 @@ impl Rates {
     }
 
     /// The rate of a thread in window `window`, and the seconds of all threads together.
-    ///
-    /// # Panics
-    /// When there is no such window.
     pub fn window_rate(&self, window: usize) -> Rate {
         let ProductWork { operations, nanos } = self.work[window];
         if nanos == 0 {

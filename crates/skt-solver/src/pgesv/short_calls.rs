@@ -8,16 +8,12 @@ use crate::blas::bf16::Bf16;
 use crate::blas::{Element, MatMut, MatRef, RoundedProducts, gemm};
 use crate::tuning::TUNING;
 
-/// Columns of L in these products.
 const K: usize = 64;
 
-/// Whether a product has the same bits in one call of the BLAS as with a short call before the
-/// rest. If not, no call is shortened for a late panel. Probes the BLAS at the first call in a
-/// process; call it before time counts.
-///
-/// BLIS 0.9.0 chooses by the size between two algorithms that round differently.
-///
-/// The answer is that for GEMM or, if given, for the `products` of the process.
+/// Whether a product, by GEMM or the process's `products`, has the same bits in one call of the
+/// BLAS as with a short call before the rest: BLIS 0.9.0 chooses by the size between two algorithms
+/// that round differently. If not, no call is shortened for a late panel. Probes the BLAS at the
+/// first call in a process; call it before time counts.
 pub(super) fn short_ones_keep_bits<T: Element>(products: Option<T::Rounded>) -> bool {
     static KEEP_BITS: [OnceLock<bool>; 3] = [const { OnceLock::new() }; 3];
     *KEEP_BITS[kind::<T>(products)]
@@ -25,12 +21,10 @@ pub(super) fn short_ones_keep_bits<T: Element>(products: Option<T::Rounded>) -> 
 }
 
 /// Whether a product has the same bits on all columns as on those left and right of a multiple of
-/// `nb`. If not, rows that go by messages are not exchanged in halves, as others multiply all
-/// columns at once. Probes the BLAS at the first call with this NB in a process; call it before
-/// time counts.
-///
-/// SGEMM of OpenBLAS 0.3.21 rounds differently at the edges of tiles, which move with a cut, in its
-/// kernel for AVX2, and not in that for AVX-512.
+/// `nb`: SGEMM of OpenBLAS 0.3.21 in its kernel for AVX2, not AVX-512, rounds differently at the
+/// edges of tiles, which move with a cut. If not, rows that go by messages are not exchanged in
+/// halves, as others multiply all columns at once. Probes the BLAS at the first call with this NB
+/// in a process; call it before time counts.
 pub(super) fn halves_keep_bits<T: Element>(products: Option<T::Rounded>, nb: usize) -> bool {
     static KEEP_BITS: Mutex<Option<HashMap<(usize, usize), bool>>> = Mutex::new(None);
     let mut known = KEEP_BITS.lock().expect("no thread panics");
@@ -54,7 +48,6 @@ fn multiply<T: Element>(products: Option<T::Rounded>, l: MatRef<T>, u: MatRef<T>
     products.multiply(l, MatRef::row_major(&packed, k, cols, cols), a2);
 }
 
-/// Operands of a product.
 struct Sample<T> {
     rows: usize,
     cols: usize,
@@ -144,8 +137,7 @@ mod tests {
         }
     }
 
-    /// A product that sums in another order where there are few rows, as BLIS does, and one that
-    /// does not.
+    /// Sums in another order where there are few rows, as BLIS does; and one that does not.
     #[test]
     fn a_blas_that_rounds_short_products_differently_is_known() {
         assert!(short_call_keeps_bits(|l, u, a2| by_hand(l, u, a2, 0, false)));

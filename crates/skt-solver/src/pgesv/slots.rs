@@ -28,7 +28,6 @@ const APPLIED: usize = 1;
 /// Slots begin on a page.
 const PAGE_DOUBLES: usize = 512;
 
-/// The memory of the panels of the look-ahead.
 pub(crate) enum PanelBuffers {
     /// Free buffers of this rank, which messages fill.
     Messages(VecDeque<PageBuf>),
@@ -37,9 +36,9 @@ pub(crate) enum PanelBuffers {
 }
 
 impl PanelBuffers {
-    /// Memory for `count` panels of `nb` columns and up to `doubles` doubles at a time, shared if
-    /// `share` asks for it and all ranks of the process row are on one node. Collective over the
-    /// process row.
+    /// For `count` panels of `nb` columns and up to `doubles` doubles at a time, shared if `share`
+    /// asks for it and all ranks of the process row are on one node. Collective over the process
+    /// row.
     pub(crate) fn new(
         grid: &Grid,
         nb: usize,
@@ -58,15 +57,11 @@ impl PanelBuffers {
         buffers.map(Self::Messages).map_err(memory_error("panels"))
     }
 
-    /// Whether the panels are in shared memory.
     pub(crate) fn are_shared(&self) -> bool {
         matches!(self, Self::Shared(_))
     }
 
     /// Makes panel `k` the next one. Called while no panel is in use.
-    ///
-    /// # Panics
-    /// When a panel is in use, or panel `k` has been taken before.
     pub(crate) fn begin_at(&mut self, k: usize) {
         if let Self::Shared(panels) = self {
             assert!(panels.taken.is_empty() && k >= panels.taken.end, "{k}: {:?}", panels.taken);
@@ -75,11 +70,7 @@ impl PanelBuffers {
         }
     }
 
-    /// Takes the buffer of panel `k`, the next one. Waits until no rank needs the panel that was
-    /// there.
-    ///
-    /// # Panics
-    /// When there is no buffer left, or panel `k` is not the next one.
+    /// Takes the buffer of panel `k`, the next one, once no rank needs the panel that was there.
     pub(crate) fn take(&mut self, row: &Comm, k: usize) -> Result<PanelBuffer> {
         Ok(match self {
             Self::Messages(free) => {
@@ -90,9 +81,6 @@ impl PanelBuffers {
     }
 
     /// Takes back the buffer of the oldest panel in use, once that has been applied.
-    ///
-    /// # Panics
-    /// When the buffer belongs elsewhere, or is not that of the oldest panel.
     pub(crate) fn put_back(&mut self, buffer: PanelBuffer) {
         match (self, buffer) {
             (Self::Messages(free), PanelBuffer::Message(buffer)) => free.push_back(buffer),
@@ -102,8 +90,8 @@ impl PanelBuffers {
     }
 }
 
-/// The panels of a process row that have a slot, as one rank takes and returns them. Each panel
-/// gets a slot once, in order.
+/// The slots of a process row as one rank takes and returns them: each panel gets one once, in
+/// order.
 pub(crate) struct SharedPanels {
     slots: Arc<Slots>,
     taken: Range<usize>,
@@ -128,19 +116,13 @@ impl SharedPanels {
     }
 }
 
-/// The memory of one panel.
 pub(crate) enum PanelBuffer {
-    /// A buffer of this rank.
     Message(PageBuf),
-    /// A slot in the owner's memory.
     Shared(Slot),
 }
 
 impl PanelBuffer {
-    /// The message, for the owner of the panel to write.
-    ///
-    /// # Panics
-    /// When the panel is in shared memory, and this rank is not its owner or has published it.
+    /// For the owner of the panel to write, until it is published.
     pub(crate) fn message(&mut self) -> &mut [f64] {
         match self {
             Self::Message(buffer) => buffer,
@@ -209,15 +191,11 @@ impl Slot {
         self.slots.node.poll(row, self.owner(), READY, self.k as u64 + 1)
     }
 
-    /// Waits until the panel is published.
     pub(crate) fn wait(&self, row: &Comm) -> Result<()> {
         self.slots.node.wait(row, self.owner(), READY, self.k as u64 + 1)
     }
 
-    /// The panel's message.
-    ///
-    /// # Panics
-    /// Before the panel is published.
+    /// The message; only after the panel is published.
     pub(crate) fn read(&self) -> &[f64] {
         assert!(self.is_there(), "a panel used before it is there");
         // SAFETY: its owner wrote it before the flag, and writes here again only after this rank

@@ -37,7 +37,6 @@ pub(super) struct Substitution<'a, T> {
     pub team: &'a Team,
     pub n: usize,
     pub nb: usize,
-    /// This rank's part of the matrix.
     pub a: MatRef<'a, T>,
     pub triangle: Triangle,
 }
@@ -97,7 +96,6 @@ impl<T: Element> Substitution<'_, T> {
         Ok(x)
     }
 
-    /// The block that is solved for in this step.
     fn block(&self, step: usize) -> usize {
         match self.triangle {
             Triangle::UnitLower => step,
@@ -105,7 +103,7 @@ impl<T: Element> Substitution<'_, T> {
         }
     }
 
-    /// The next step after `step` of the same process column; the number of steps if there is none.
+    /// The number of steps if there is none.
     fn next_own_step(&self, cols: &ColumnMap, step: usize) -> usize {
         let (k, blocks) = (self.block(step), self.n.div_ceil(self.nb));
         let next = match self.triangle {
@@ -115,7 +113,6 @@ impl<T: Element> Substitution<'_, T> {
         next.map_or(blocks, |next| self.block(next))
     }
 
-    /// This rank's rows of the blocks of these steps.
     fn rows_of_blocks(&self, Range { start, end }: Range<usize>) -> Range<usize> {
         let Self { grid, n, nb, .. } = *self;
         let (map, blocks) = (grid.rows(nb), n.div_ceil(nb));
@@ -127,8 +124,7 @@ impl<T: Element> Substitution<'_, T> {
         local(blocks.start)..local(blocks.end)
     }
 
-    /// To these rows of `share`, adds the share that `sender`, the process column of the block
-    /// before, has sent.
+    /// To these rows of `share`, adds what `sender`, the process column of the block before, sent.
     fn add_handed_over(
         &self,
         sender: usize,
@@ -157,9 +153,7 @@ impl<T: Element> Substitution<'_, T> {
 struct Diagonal<T> {
     map: Cyclic,
     me: usize,
-    /// The rank that gathers.
     root: usize,
-    /// The global rows of the block.
     rows: Range<usize>,
     /// On the rank that gathers: the block, row by row.
     block: Vec<T>,
@@ -199,8 +193,7 @@ impl<T: Element> Diagonal<T> {
         Ok(())
     }
 
-    /// Solves for `x` with the right-hand side of which this rank has `own`; `x` is
-    /// then on all ranks of the process column.
+    /// This rank has `own` of the right-hand side; all ranks of the process column get `x`.
     fn solve(&mut self, col: &Comm, triangle: Triangle, own: &[f64], x: &mut [f64]) -> Result<()> {
         let Self { map, me, root, rows, block, packed_share: packed, .. } = self;
         packed[..own.len()].copy_from_slice(own);

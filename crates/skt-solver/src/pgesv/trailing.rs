@@ -35,11 +35,10 @@ struct Widths {
 }
 
 /// The border at which the columns from `first` on, of `cols` local columns, are cut into halves of
-/// at least `least` columns, or `None` where they are not cut.
-///
-/// The left half shrinks, and the border stays until less than a quarter of the columns is left of
-/// it: then the rest is cut into about equal halves again. The border depends on `first` alone, so
-/// that all ranks of a process column, and all starts of a run, have the same.
+/// at least `least` columns, if they are. The left half shrinks, and the border stays until less
+/// than a quarter of the columns is left of it: then the rest is cut into about equal halves again.
+/// It depends on `first` alone: all ranks of a process column, and all starts of a run, have the
+/// same.
 fn border(first: usize, cols: usize, nb: usize, least: usize) -> Option<usize> {
     let mut right = cols / 2;
     while right >= least.max(1) {
@@ -53,7 +52,6 @@ fn border(first: usize, cols: usize, nb: usize, least: usize) -> Option<usize> {
     None
 }
 
-/// The widths that occur with `cols` local columns.
 fn widths(cols: usize, nb: usize, least: usize) -> Widths {
     let mut widths = Widths { whole: 0, halves: None };
     for first in (0..=cols).step_by(nb) {
@@ -85,7 +83,6 @@ impl Widths {
         }
     }
 
-    /// The widths without halves.
     fn whole(cols: usize) -> Self {
         Self { whole: cols, halves: None }
     }
@@ -97,15 +94,14 @@ impl Widths {
     }
 }
 
-/// Doubles of work space for an exchange by messages on `cols` local columns, with halves or
-/// without; at most `usize::MAX`.
+/// Doubles for an exchange by messages on `cols` local columns, halved or not; at most
+/// `usize::MAX`.
 pub(super) fn work_doubles<T: Element>(params: &Params, cols: usize) -> usize {
     let nb = params.widest_panel();
     let [cut, whole] = [Widths::new(params, cols), Widths::whole(cols)];
     cut.doubles::<T>(nb).max(whole.doubles::<T>(nb))
 }
 
-/// The row exchange of the trailing columns.
 pub(super) struct TrailingExchange {
     whole: RowExchange,
     halves: Option<[RowExchange; 2]>,
@@ -154,11 +150,8 @@ impl TrailingExchange {
         self.halves.is_some()
     }
 
-    /// The halves of the columns `cols`, which end with the last one; one range of them all, where
-    /// they are exchanged at once.
-    ///
-    /// # Panics
-    /// When `cols` ends elsewhere.
+    /// The halves of the columns `cols`, which end with the last one; one range where they are not
+    /// cut.
     pub(crate) fn halves(&self, cols: Range<usize>) -> Vec<Range<usize>> {
         assert_eq!(cols.end, self.cols, "the trailing columns");
         let border = border(cols.start, self.cols, self.nb, self.least);
@@ -216,9 +209,7 @@ impl OtherHalf<'_> {
     /// Starts to send the rows of this half as soon as the panel with their pivots, of this step or
     /// the next one, has arrived; progresses their messages. Never waits for a message of this
     /// step. Returns whether the rows were sent by this call.
-    ///
-    /// # Safety
-    /// No other thread writes to the columns of this half.
+    /// Safety: no other thread writes to the columns of this half.
     pub(crate) unsafe fn progress<T: Element>(
         &mut self,
         local: &Local<T>,

@@ -119,7 +119,6 @@ impl Factored for f32 {
     }
 }
 
-/// A column whose pivot is not usable.
 struct Broken<T> {
     column: usize,
     pivot: T,
@@ -189,7 +188,6 @@ mod tests {
     use crate::pfact::Variant;
     use crate::team::Team;
 
-    /// The factors of a matrix whose diagonal dominates, in double precision.
     fn dense_factors(n: usize, element: impl Fn(usize, usize) -> f32) -> Vec<f64> {
         let mut a: Vec<f64> = (0..n * n).map(|at| f64::from(element(at / n, at % n))).collect();
         for k in 0..n {

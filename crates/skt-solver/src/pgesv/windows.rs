@@ -1,13 +1,10 @@
 //! The panels of a factorization in windows of about equal work.
 
-/// Largest number of windows: enough for a heat map across a page, and to locate a column within a
-/// few per cent of N.
+/// Enough windows for a heat map across a page, and to locate a column within a few per cent of N.
 pub const MOST: usize = 64;
 
-/// The first panel of each window, and after the last one the number of panels.
-///
-/// Each window has about as many operations as any other, and so takes about as long: those at the
-/// end have more panels, whose products are small.
+/// The first panel of each window, and after the last one the number of panels. Each has about as
+/// many operations, and so takes about as long: those at the end have more panels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Windows {
     first_panels: Vec<usize>,
@@ -29,18 +26,15 @@ impl Windows {
         Self { first_panels }
     }
 
-    /// The number of windows.
     pub fn count(&self) -> usize {
         self.first_panels.len() - 1
     }
 
-    /// The window of panel `panel`.
     pub(crate) fn window_of_panel(&self, panel: usize) -> usize {
         self.first_panels.partition_point(|first| *first <= panel) - 1
     }
 
-    /// The first column of each window, in blocks of `nb` columns, and the order `n` after the last
-    /// one.
+    /// The first column of each window, in blocks of `nb` columns, and after the last one `n`.
     pub fn columns(&self, n: usize, nb: usize) -> Vec<usize> {
         self.first_panels.iter().map(|panel| (panel * nb).min(n)).collect()
     }

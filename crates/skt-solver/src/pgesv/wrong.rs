@@ -5,11 +5,10 @@ use std::fmt;
 /// Most suspects that a message lists by name, as a longer list would not fit into a line.
 const MAX_NAMED: usize = 16;
 
-/// Wrong numbers in the matrix that have not been corrected, which ends the run.
-///
-/// A wrong number stays in its process column, but spreads to lower rows there, and row exchanges
-/// move rows to other process rows. So the process column is certain if the checksums locate it;
-/// the suspects are those of its ranks that have wrong rows now.
+/// Wrong numbers in the matrix that have not been corrected, which ends the run. A wrong number
+/// stays in its process column, but spreads to lower rows there, and row exchanges move rows to
+/// other process rows. So the process column is certain if the checksums locate it; the suspects
+/// are those of its ranks that have wrong rows now.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WrongNumbers {
     /// Columns eliminated when the wrong numbers were noticed.
@@ -18,30 +17,23 @@ pub struct WrongNumbers {
     pub row: usize,
     /// The deviation of that row, in units of rounding.
     pub units: f64,
-    /// The process row that holds that row.
     pub process_row: usize,
     /// Rows that are known to be wrong, in all process rows.
     pub rows: usize,
-    /// The process column that the wrong numbers come from, Q or more for a rank of checksums;
-    /// `None` if the checksums cannot locate it.
+    /// The process column they come from, Q or more for checksums; `None` if not located.
     pub process_column: Option<usize>,
-    /// The ranks of the grid that the wrong numbers may come from, in ascending order; if empty,
-    /// any rank.
+    /// Ranks of the grid that they may come from, in ascending order; if empty, any.
     pub suspects: Vec<usize>,
     /// The rank of the grid whose checksums have noticed the wrong numbers.
     pub noticed_by: usize,
-    /// Why the wrong numbers have not been corrected.
     pub why: NotCorrected,
     /// Whether all ranks of the grid return this error; else only `noticed_by` does.
     pub is_known_to_all: bool,
 }
 
-/// Why wrong numbers have not been corrected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotCorrected {
-    /// There is only one checksum.
     OneChecksum,
-    /// The lost ranks leave only one checksum to check with.
     OneIsLeft,
     /// Data was rebuilt, and no check has agreed since.
     Rebuilt,
@@ -98,7 +90,6 @@ impl fmt::Display for NotCorrected {
 }
 
 impl WrongNumbers {
-    /// Describes the wrong numbers in words; `name` names a rank of the grid.
     pub fn describe(&self, name: impl Fn(usize) -> String) -> String {
         let Self { column, row, units, process_row, rows, noticed_by, why, .. } = self;
         let more = match rows.saturating_sub(1) {
@@ -114,7 +105,6 @@ impl WrongNumbers {
         )
     }
 
-    /// Names the ranks that the wrong numbers may come from.
     fn origin(&self, name: &impl Fn(usize) -> String) -> String {
         let who = match &self.suspects[..] {
             [] => return "Any rank may have given the wrong number".to_owned(),

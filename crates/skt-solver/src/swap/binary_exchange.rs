@@ -25,8 +25,7 @@ use skt_comm::{Comm, Result, Tag, disjoint_ranges};
 
 const TAG_EXCHANGE: Tag = 0x120;
 
-/// Where the rows of each position of the recursive doubling begin in the exchange buffer, and the
-/// end of all.
+/// Where the rows of each position begin in the exchange buffer, and the end of all.
 struct Places(Vec<usize>);
 
 impl Places {
@@ -42,18 +41,15 @@ impl Places {
         self.0.len() - 1
     }
 
-    /// Rows of all ranks.
     fn total(&self) -> usize {
         self.0[self.size()]
     }
 
-    /// Rows of `rank` in the exchange buffer.
     fn rows_of(&self, rank: usize) -> Range<usize> {
         let place = doubling::place(rank, self.size());
         self.0[place]..self.0[place + 1]
     }
 
-    /// The doubles of a range of positions, for rows of `pitch` doubles.
     fn doubles(&self, places: &Range<usize>, pitch: usize) -> Range<usize> {
         self.0[places.start] * pitch..self.0[places.end] * pitch
     }

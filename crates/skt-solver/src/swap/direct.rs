@@ -50,9 +50,8 @@ pub(crate) struct ReceivedRows {
 }
 
 impl DirectExchange {
-    /// Starts to exchange the rows of the columns `a`. `buffer` has
-    /// [`super::RowBuffers::rows_doubles`] doubles for them. Collective over the process column;
-    /// never waits.
+    /// `buffer` has [`super::RowBuffers::rows_doubles`] doubles for the rows of the columns `a`.
+    /// Collective over the process column; never waits.
     pub(crate) fn start<T: Element>(
         col: &Comm,
         plan: Arc<Plan>,
@@ -147,7 +146,6 @@ impl Incoming {
 }
 
 impl ReceivedRows {
-    /// The rows of U, in order.
     pub(crate) fn rows<T: Element>(&self) -> Vec<&[T]> {
         let mut rows: Vec<&[T]> = vec![&[]; self.plan.u_rows.len()];
         for (rank, coming) in self.coming.iter().step_by(2).enumerate() {

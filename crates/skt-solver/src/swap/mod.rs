@@ -34,10 +34,9 @@ use node::NodeRows;
 use skt_comm::{Comm, PageBuf, Result, pages};
 use skt_host::choice::Swap;
 
-/// Where the rows of one panel go, as seen from one rank of the process column.
-///
-/// The contribution of a rank to the exchange is its rows of U, in the order of `u_rows`, followed
-/// by its displaced rows that leave it, in the order of the ranks that get them.
+/// Where the rows of one panel go, as seen from one rank of the process column. A rank's
+/// contribution is its rows of U, in the order of `u_rows`, then its displaced rows that leave it,
+/// in the order of the ranks that get them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
     me: usize,
@@ -65,8 +64,8 @@ struct Displaced {
 }
 
 impl Plan {
-    /// The plan of a panel that begins at global row `j`, with pivots `ipiv`
-    /// (global rows, as doubles), for process row `me`.
+    /// Of a panel at global row `j` with pivots `ipiv` (global rows, as doubles), for process row
+    /// `me`.
     pub(crate) fn new(j: usize, ipiv: &[f64], rows: Cyclic, me: usize) -> Self {
         let moves = Moves::from_pivots(j, ipiv);
         let mut plan = Self { me, ..Self::default() };
@@ -92,18 +91,15 @@ impl Plan {
         plan
     }
 
-    /// Rows of U that `rank` has.
     fn u_rows_from(&self, rank: usize) -> Range<usize> {
         self.starts[rank]..self.starts[rank + 1]
     }
 
-    /// Displaced rows that leave `rank`.
     fn leaving(&self, rank: usize) -> &[Displaced] {
         &self.leaving[self.leaving_starts[rank]..self.leaving_starts[rank + 1]]
     }
 
-    /// The displaced rows that come to this rank from `rank`, and where they begin among the rows
-    /// that leave `rank`.
+    /// Displaced rows that come here from `rank`, and where they begin among those that leave it.
     fn coming(&self, rank: usize) -> (usize, &[Displaced]) {
         let leaving = self.leaving(rank);
         let first = leaving.partition_point(|row| row.taker < self.me);
@@ -116,12 +112,10 @@ impl Plan {
         self.mine.iter().copied().chain(self.leaving(self.me).iter().map(|row| row.from))
     }
 
-    /// The number of rows in the contribution of `rank`.
     fn contributed_rows(&self, rank: usize) -> usize {
         self.u_rows_from(rank).len() + self.leaving(rank).len()
     }
 
-    /// Moves the displaced rows that stay on this rank.
     fn move_staying<T: Element>(&self, a: &mut MatMut<T>) {
         for &(from, to) in &self.staying {
             let (from, to) = a.two_rows_mut(from, to);
@@ -129,7 +123,6 @@ impl Plan {
         }
     }
 
-    /// Copies the rows that come to this rank from the contribution of `rank` into `a`.
     fn take_coming<T: Element>(&self, rank: usize, contribution: &[f64], mut a: MatMut<T>) {
         let (first, coming) = self.coming(rank);
         let first = (self.u_rows_from(rank).len() + first) * T::doubles(a.cols());
@@ -158,7 +151,6 @@ fn rows_in<T: Element>(buffer: &[f64], width: usize) -> impl Iterator<Item = &[T
     buffer.chunks_exact(T::doubles(width)).map(move |row| &T::from_doubles(row)[..width])
 }
 
-/// A panel's permutation in global rows.
 struct Moves {
     /// For each row of U: the row it comes from.
     u_source: Vec<usize>,
@@ -196,7 +188,6 @@ impl Moves {
     }
 }
 
-/// Work space of an exchange by messages.
 pub struct RowBuffers {
     rows: PageBuf,
     u: PageBuf,
@@ -205,9 +196,6 @@ pub struct RowBuffers {
 impl RowBuffers {
     /// Buffers to exchange the rows of panels of up to `nb` columns, with up to `cols` doubles of a
     /// row at a time. `u`, of `nb cols` doubles, receives U.
-    ///
-    /// # Panics
-    /// When `u` has another length.
     pub(crate) fn new(nb: usize, cols: usize, u: PageBuf) -> std::io::Result<Self> {
         assert_eq!(u.len(), nb * cols, "the place for U");
         Ok(Self { rows: PageBuf::new(Self::rows_doubles(nb, cols))?, u })
@@ -253,8 +241,7 @@ pub(crate) fn exchange<'r, T: Element>(
     let long = match swap {
         Swap::BinaryExchange => false,
         Swap::SpreadRoll => true,
-        // With two ranks, binary exchange is one message each way, with just the rows the other
-        // needs.
+        // With two ranks, binary exchange is one message each way, with just the rows needed.
         Swap::Mix => col.size() > 2 && width > threshold,
     };
     let exchange = if long { spread_roll::exchange } else { binary_exchange::exchange };
@@ -274,38 +261,29 @@ pub(crate) struct Arrived<'r, T = f64> {
 }
 
 impl<'r, T: Element> Arrived<'r, T> {
-    /// Rows of `width` columns in this rank's memory, with `u` for the solved U.
-    ///
-    /// # Panics
-    /// When `u` is shorter than U.
     pub(crate) fn on_this_rank(rows: Vec<&'r [T]>, u: &'r mut [f64], width: usize) -> Self {
         let jb = rows.len();
         let u = SharedMat::row_major(&mut T::from_doubles_mut(u)[..jb * width], jb, width);
         Self { rows, u, share: 0..width, shared: None }
     }
 
-    /// The result of an exchange of no columns.
     fn nothing(plan: &Plan) -> Self {
         Self::on_this_rank(vec![&[]; plan.u_rows.len()], &mut [], 0)
     }
 
-    /// The columns for which this rank solves.
     pub(crate) fn share(&self) -> Range<usize> {
         self.share.clone()
     }
 
-    /// The columns `cols` of the rows.
     pub(crate) fn columns(&self, cols: Range<usize>) -> Rows<'_, T> {
         Rows { rows: &self.rows, cols }
     }
 
-    /// The memory that U is solved into.
     pub(crate) fn u(&self) -> &SharedMat<'r, T> {
         &self.u
     }
 
-    /// Ends the solve: called when U is solved for this rank's share, it waits for the other ranks'
-    /// shares. Returns U.
+    /// Once U is solved for this rank's share, waits for the other ranks' shares. Returns U.
     pub(crate) fn solved(self, col: &Comm) -> Result<SharedMat<'r, T>> {
         if let Some(node) = self.shared {
             node.wait_for_solved(col)?;
@@ -328,7 +306,6 @@ pub(crate) fn stream_rows<T: Element>(team: &Team, a: MatRef<T>, from: &[usize],
     });
 }
 
-/// Copies rows `from` of `a` to consecutive rows of `to`.
 fn gather<T: Element>(a: MatRef<T>, from: impl Iterator<Item = usize>, to: &mut [f64]) {
     for (row, to) in from.zip(to.chunks_exact_mut(T::doubles(a.cols()))) {
         T::from_doubles_mut(to)[..a.cols()].copy_from_slice(a.row(row));

@@ -38,29 +38,23 @@ pub struct NodeRows {
     u: NodeMemory,
     nb: usize,
     cols: usize,
-    /// Exchanges begun so far.
     count: u64,
 }
 
-/// Flags that the row exchange takes.
 pub(crate) const FLAGS: usize = 2;
 const WRITTEN: usize = 0;
 const SOLVED: usize = 1;
 
 impl NodeRows {
-    /// An exchange for panels of up to `nb` columns on up to `cols` doubles of each row. The rows
-    /// are in `node`, with [`RowBuffers::rows_doubles`](super::RowBuffers::rows_doubles) in each
-    /// rank's part and [`FLAGS`] flags; U is in `u`, with `nb cols` doubles in the part of the
-    /// first rank.
+    /// For panels of up to `nb` columns on up to `cols` doubles of each row. The rows are in
+    /// `node`, with [`RowBuffers::rows_doubles`](super::RowBuffers::rows_doubles) in each rank's
+    /// part and [`FLAGS`] flags; U is in `u`, with `nb cols` doubles in the first rank's part.
     pub(crate) fn new(node: NodeMemory, u: NodeMemory, (nb, cols): (usize, usize)) -> Self {
         Self { node, u, nb, cols, count: 0 }
     }
 
     /// Exchanges rows of the columns `a` in shared memory, without messages. This rank is to solve
     /// for its share of the columns of U. Collective over the process column.
-    ///
-    /// # Panics
-    /// When the columns or the panel are wider than the memory, or the last exchange is not over.
     pub(crate) fn exchange<T: Element>(
         &mut self,
         col: &Comm,
@@ -82,8 +76,7 @@ impl NodeRows {
         })
     }
 
-    /// Begins the next exchange: writes the rows that other ranks need, and moves the displaced
-    /// rows that stay on this rank.
+    /// Writes the rows that other ranks need, and moves the displaced rows that stay on this rank.
     fn write<T: Element>(&mut self, plan: &Plan, team: &Team, a: &mut MatMut<T>) {
         let (width, pitch) = (a.cols(), T::doubles(a.cols()));
         assert!(
@@ -105,8 +98,7 @@ impl NodeRows {
         plan.move_staying(a);
     }
 
-    /// Waits for the rows of all ranks, and copies those that come to this rank. Returns the rows
-    /// of U.
+    /// Waits for all ranks' rows, and copies those that come to this rank. Returns the rows of U.
     fn read<T: Element>(&self, col: &Comm, plan: &Plan, mut a: MatMut<T>) -> Result<Vec<&[T]>> {
         self.node.wait_for_others(col, WRITTEN, self.count)?;
         let (width, pitch) = (a.cols(), T::doubles(a.cols()));
@@ -134,7 +126,6 @@ impl NodeRows {
         bound(me)..bound(me + 1)
     }
 
-    /// The shared U, `jb x width`.
     fn u<T: Element>(&self, jb: usize, width: usize) -> SharedMat<'_, T> {
         let doubles = 0..T::doubles(jb * width);
         let first = self.u.address(0, &doubles);
@@ -145,7 +136,6 @@ impl NodeRows {
         unsafe { MatMut::row_major_at(first.cast(), jb * width, jb, width, width) }.share()
     }
 
-    /// Announces that this rank's share is solved, and waits for those of the others.
     pub(super) fn wait_for_solved(&self, col: &Comm) -> Result<()> {
         self.node.raise(SOLVED, self.count);
         self.node.wait_for_others(col, SOLVED, self.count)

@@ -63,7 +63,6 @@ impl Deal {
         Self { starts, places }
     }
 
-    /// The rows of the roll that begin on `rank`.
     fn rows_of(&self, rank: usize) -> Range<usize> {
         self.starts[rank]..self.starts[rank + 1]
     }

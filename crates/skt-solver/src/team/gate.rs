@@ -9,11 +9,9 @@
 
 use super::sync::{AtomicUsize, Condvar, Mutex, Ordering, SPINS, pause};
 
-/// Passes jobs from one caller to its workers, one at a time.
 pub(crate) struct Gate<J> {
     /// Number of jobs posted.
     generation: AtomicUsize,
-    /// The job posted last.
     job: Mutex<Option<J>>,
     posted: Condvar,
     /// Workers that have not finished the job.
@@ -21,7 +19,6 @@ pub(crate) struct Gate<J> {
 }
 
 impl<J: Copy> Gate<J> {
-    /// A gate with no job posted.
     pub(crate) fn new() -> Self {
         Self {
             generation: AtomicUsize::new(0),
@@ -56,7 +53,6 @@ impl<J: Copy> Gate<J> {
         job.expect("a posted job")
     }
 
-    /// On a worker: reports that it has finished the job.
     pub(crate) fn finish(&self) {
         self.busy.fetch_sub(1, Ordering::Release);
     }

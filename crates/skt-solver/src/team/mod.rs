@@ -23,7 +23,6 @@ mod sync {
 
     use crate::tuning::TUNING;
 
-    /// How many times an idle worker spins before it sleeps.
     pub(crate) const SPINS: u32 = TUNING.idle_spins;
 
     /// Step `spin` of a loop that waits for another thread.
@@ -94,7 +93,6 @@ impl Team {
         self
     }
 
-    /// The CPU that is kept for other threads than the team's, if any.
     pub fn helper_cpu(&self) -> Option<usize> {
         self.helper_cpu
     }
@@ -104,12 +102,9 @@ impl Team {
         self.workers.len() + 1
     }
 
-    /// Runs `job` on every worker while the caller runs `overlapped`, then on the caller too (as
-    /// number 0). Returns when all are done. If the workers are busy already, the caller does all
-    /// of it alone.
-    ///
-    /// # Panics
-    /// When a worker panicked.
+    /// Runs `job` on every worker while the caller runs `overlapped`, then on the caller (number
+    /// 0). Returns when all are done. If the workers are busy already, the caller does all of it
+    /// alone.
     pub fn fork<R>(&self, job: &(dyn Fn(usize) + Sync), overlapped: impl FnOnce() -> R) -> R {
         if self.workers.is_empty() || self.out.get() {
             let result = overlapped();
@@ -131,11 +126,9 @@ impl Team {
     }
 
     /// Cuts `0..len` into a contiguous range for each thread, each but the last a multiple of
-    /// `grain` long, and runs `body` on them in parallel.
-    ///
-    /// The ranges depend only on `len`, `grain` and the number of threads: while the workers are
-    /// busy, the caller takes one range after the other, so that a product has the same bits in
-    /// both cases.
+    /// `grain` long, and runs `body` on them in parallel. The ranges depend only on `len`, `grain`
+    /// and the number of threads: while the workers are busy, the caller takes one range after the
+    /// other, so that a product has the same bits in both cases.
     pub fn split(&self, len: usize, grain: usize, body: impl Fn(Range<usize>) + Sync) {
         let grain = grain.max(1);
         let grains = len.div_ceil(grain);
@@ -157,7 +150,6 @@ impl Team {
     }
 }
 
-/// Waits for the workers when it is dropped.
 struct Join<'a>(&'a Team);
 
 impl Drop for Join<'_> {

@@ -18,16 +18,12 @@ use crate::blas::{
 };
 use crate::work::{self, Work};
 
-/// What an update needs of a panel, on one rank.
 #[derive(Clone, Copy)]
 pub struct Operands<'a, T = f64> {
-    /// Unit lower triangle of the diagonal block.
     pub l1: MatRef<'a, T>,
-    /// This rank's rows of L below it.
     pub l2: MatRef<'a, T>,
     /// Pivots, as global rows.
     pub ipiv: &'a [f64],
-    /// First local row of A2.
     pub below: usize,
 }
 
@@ -41,7 +37,6 @@ pub enum ProductU<'a, T: Element = f64> {
 }
 
 impl<'a, T: Element> ProductU<'a, T> {
-    /// Number of rows.
     pub(crate) fn rows(&self) -> usize {
         match self {
             Self::Solved(u) => u.rows(),
@@ -57,10 +52,6 @@ impl<'a, T: Element> ProductU<'a, T> {
         }
     }
 
-    /// U of the columns `cols`.
-    ///
-    /// # Panics
-    /// When it has fewer columns.
     pub(crate) fn columns(self, cols: Range<usize>) -> Self {
         let rows = 0..self.rows();
         match self {
@@ -103,8 +94,7 @@ pub fn multiply<T: Element>(
     }
 }
 
-/// `A2 = A2 + L2 U` on rows `rows` of A2, which takes [`multiply`] back except for rounding; `a2`
-/// is those rows.
+/// `A2 = A2 + L2 U` on rows `rows`, which are `a2`: takes [`multiply`] back except for rounding.
 pub(crate) fn take_back(panel: &Operands, u: MatRef, rows: Range<usize>, a2: MatMut) {
     let l2 = panel.l2.block(rows, 0..panel.l2.cols());
     gemm(1.0, l2, u, 1.0, a2);

@@ -17,9 +17,7 @@ use super::Bf16;
 /// A library's product of matrices of bf16 with sums in single precision.
 #[derive(Debug, Clone)]
 pub struct Bf16Library {
-    /// The name of the function.
     pub function: &'static str,
-    /// The file of the library.
     pub path: Option<PathBuf>,
     call: Call,
 }
@@ -98,22 +96,18 @@ pub fn libraries() -> &'static [Bf16Library] {
     })
 }
 
-/// The library of this process, as it has one BLAS.
 static SELECTED: OnceLock<&'static Bf16Library> = OnceLock::new();
 
-/// Selects the library that this process calls from now on. The first selection counts, so that a
-/// run does not change its library.
+/// Selects this process's library; the first selection counts: a run does not change it.
 pub fn select(library: &'static Bf16Library) {
     SELECTED.get_or_init(|| library);
 }
 
-/// The library that this process calls, once one is selected.
 pub fn selected() -> Option<&'static Bf16Library> {
     SELECTED.get().copied()
 }
 
-/// The address of a function of AOCL-DLP, which is loaded, if the linker finds it, for as long as
-/// the process runs.
+/// The address of a function of AOCL-DLP, loaded for as long as the process runs.
 fn dlp_symbol(name: &CStr) -> Option<*mut c_void> {
     symbol(name).or_else(|| {
         // SAFETY: the names are NUL-terminated; the library's constructors run, as in a program
@@ -139,9 +133,6 @@ fn use_one_dlp_thread() {
 
 impl Bf16Library {
     /// `C := C - A B`, with contiguous rows of all.
-    ///
-    /// # Panics
-    /// When the shapes do not fit, or a matrix is column-major.
     pub fn subtract_product(&self, a: MatRef<Bf16>, b: MatRef<Bf16>, mut c: MatMut<f32>) {
         let (m, n, k) = (c.rows(), c.cols(), a.cols());
         assert_eq!((a.rows(), b.rows(), b.cols()), (m, k, n), "gemm shapes");
@@ -266,7 +257,6 @@ pub(crate) mod tests {
         unsafe { cblas(101, 111, 111, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc) };
     }
 
-    /// A library with each interface.
     pub(crate) fn stand_ins() -> [Bf16Library; 2] {
         [("cblas", Call::Cblas(cblas)), ("dlp", Call::Dlp(dlp))]
             .map(|(function, call)| Bf16Library { function, path: None, call })

@@ -21,15 +21,11 @@ pub use library::{Bf16Library, libraries, select, selected};
 pub use number::Bf16;
 
 /// `packed := a`, rounded. Both have contiguous rows.
-///
-/// # Panics
-/// When the shapes differ, or a matrix is column-major.
 pub(crate) fn pack(a: MatRef<f32>, mut packed: MatMut<Bf16>) {
     assert_eq!((a.rows(), a.cols()), (packed.rows(), packed.cols()), "pack shapes");
     (0..a.rows()).for_each(|i| kernels::pack_bf16(a.row(i), packed.row_mut(i)));
 }
 
-/// Calls `multiply` with a packed copy of `a`.
 pub(super) fn packed(a: MatRef<f32>, multiply: impl FnOnce(MatRef<Bf16>)) {
     thread_local! {
         static PACKED: RefCell<Vec<Bf16>> = const { RefCell::new(Vec::new()) };
@@ -42,9 +38,6 @@ pub(super) fn packed(a: MatRef<f32>, multiply: impl FnOnce(MatRef<Bf16>)) {
 }
 
 /// `C := C - A B` with A rounded, by SGEMM on floats with the values of the operands.
-///
-/// # Panics
-/// When the shapes do not fit, or a matrix is column-major.
 pub(super) fn subtract_product_by_sgemm(a: MatRef<f32>, b: MatRef<Bf16>, c: MatMut<f32>) {
     thread_local! {
         static FLOATS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };

@@ -1,5 +1,3 @@
-//! A number of 16 bits.
-
 use bytemuck::{Pod, Zeroable};
 
 /// A bf16: the first 16 bits of a float whose others are 0.

@@ -20,20 +20,17 @@ use super::{Factors, Operator, Place, RefineError};
 /// computed again, so that rounding errors of the cycle's solves do not limit the accuracy.
 const REDUCTION: f64 = 1.0 / (1u64 << 20) as f64;
 
-/// What remains of a vector of the Krylov space outside of the basis, below which it is taken for
-/// rounding errors.
+/// Below this, what remains of a Krylov vector outside of the basis is taken for rounding errors.
 const BREAKDOWN: f64 = 1e-14;
 
 /// How much further than the criterion a cycle reduces the norm, as that of the preconditioned
 /// residual is another than that of the residual.
 const MARGIN: f64 = 0.125;
 
-/// One cycle.
 pub(super) struct Cycle {
     pub place: Place,
     /// The factor by which the residual has to fall for convergence.
     pub target: f64,
-    /// The most inner steps.
     pub steps_max: usize,
 }
 
@@ -113,7 +110,6 @@ fn add(u: &mut [f64], factor: f64, v: &[f64]) {
 
 /// `min ||start e_1 - H y||`, with H made triangular column by column.
 struct Hessenberg {
-    /// The columns of the triangle.
     columns: Vec<Vec<f64>>,
     /// Cosine and sine of each rotation.
     rotations: Vec<(f64, f64)>,
@@ -130,7 +126,6 @@ impl Hessenberg {
         self.columns.len()
     }
 
-    /// The norm of the residual.
     fn residual(&self) -> f64 {
         self.rhs[self.steps()].abs()
     }

@@ -44,16 +44,12 @@ const CRITERION_ORDER_MIN: usize = 16;
 /// and returns its columns of d. An error, the same on all ranks, ends the refinement.
 pub type Factors<'f> = dyn FnMut(&[f64]) -> Result<Vec<f64>, SolveError> + 'f;
 
-/// Why a refinement ended without a result.
 #[derive(Debug, Clone, thiserror::Error, PartialEq)]
 pub enum RefineError {
-    /// A rank cannot be reached.
     #[error(transparent)]
     Comm(#[from] CommError),
-    /// The factors did not solve.
     #[error(transparent)]
     Factors(#[from] SolveError),
-    /// A vector overflowed, or has values that are no numbers.
     #[error(
         "step {step} of the refinement ({}): the {vector} is not finite; the factors do not \
          belong to the matrix, or its elements grew too much without pivoting",
@@ -62,17 +58,13 @@ pub enum RefineError {
     NotFinite {
         /// The number of the step, from 1.
         step: usize,
-        /// How the step was to correct x.
         method: Refinement,
-        /// The vector.
         vector: &'static str,
     },
 }
 
-/// A finished step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
-    /// How it corrected x.
     pub refinement: Refinement,
     /// The corrections it took: 1, or the inner steps of a cycle of GMRES.
     pub corrections: usize,
@@ -80,21 +72,16 @@ pub struct Step {
     pub scaled_residual: f64,
 }
 
-/// What a refinement has reached between two steps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct State {
     /// The best solution so far, for this rank's columns.
     pub x: Vec<f64>,
-    /// How the next step corrects it.
     pub refinement: Refinement,
-    /// The steps so far.
     pub steps: Vec<Step>,
 }
 
-/// What follows a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// Another step.
     Unfinished,
     /// Nothing: x is as accurate as one in double precision.
     Converged,
@@ -102,14 +89,12 @@ pub enum Status {
     Stalled,
 }
 
-/// Iterative refinement of a solution.
 pub struct Refiner<'o> {
     operator: Operator<'o>,
     state: State,
     current: Residual,
 }
 
-/// The residual of a solution.
 #[derive(Debug, Clone)]
 struct Residual {
     /// `b - A x`, for this rank's rows.
@@ -122,21 +107,12 @@ struct Residual {
 
 impl<'o> Refiner<'o> {
     /// Begins with x = 0. Collective over the grid.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
     pub fn new(operator: Operator<'o>) -> Result<Self, RefineError> {
         let x = vec![0.0; operator.col_count()];
         Self::resume(operator, State { x, refinement: Refinement::Classic, steps: Vec::new() })
     }
 
     /// Continues after the steps of a state. Collective over the grid.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached, or the residual of the state is not finite.
-    ///
-    /// # Panics
-    /// When x does not have an element for each column of this rank.
     pub fn resume(mut operator: Operator<'o>, state: State) -> Result<Self, RefineError> {
         let current = if state.steps.is_empty() {
             operator.residual_of_zero()
@@ -148,7 +124,6 @@ impl<'o> Refiner<'o> {
         Ok(Self { operator, state, current })
     }
 
-    /// The solution and the steps so far.
     pub fn state(&self) -> &State {
         &self.state
     }
@@ -164,7 +139,6 @@ impl<'o> Refiner<'o> {
         }
     }
 
-    /// Whether x is as accurate as one in double precision.
     pub fn has_converged(&self) -> bool {
         self.status() == Status::Converged
     }
@@ -176,17 +150,13 @@ impl<'o> Refiner<'o> {
         last.refinement == Refinement::Gmres && last.scaled_residual * GMRES_GAIN > before
     }
 
-    /// The corrections so far.
     fn corrections(&self) -> usize {
         self.state.steps.iter().map(|step| step.corrections).sum()
     }
 
     /// One step: a correction of classic refinement, or a cycle of GMRES. Does nothing when
-    /// [`Self::status`] asks for no other. Collective over the grid.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached, the factors do not solve, or a vector is not finite: then all
-    /// ranks return the same.
+    /// [`Self::status`] asks for no other. If a vector is not finite, all ranks return the same
+    /// error. Collective over the grid.
     pub fn step(&mut self, factors: &mut Factors) -> Result<Status, RefineError> {
         if self.status() != Status::Unfinished {
             return Ok(self.status());
@@ -225,7 +195,6 @@ impl<'o> Refiner<'o> {
     }
 }
 
-/// Where in a refinement, for errors.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     step: usize,

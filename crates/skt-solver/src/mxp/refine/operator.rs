@@ -9,13 +9,11 @@ use super::{CRITERION_ORDER_MIN, Place, RefineError, Residual, largest, largest_
 use crate::mxp::part::{Part, Progress, dot};
 use crate::mxp::system::System;
 
-/// A system that is distributed over a grid.
 pub struct Operator<'o> {
     grid: &'o Grid,
     team: &'o Team,
     part: Part<'o>,
     n: usize,
-    /// This rank's rows of b.
     b: Vec<f64>,
     b_oo: f64,
     /// ||A||_oo, once the first pass over A has found it.
@@ -26,9 +24,6 @@ pub struct Operator<'o> {
 impl<'o> Operator<'o> {
     /// The system, distributed for panels of `nb` columns. All threads of `team` call `progress`
     /// each time some rows of a pass over A are done. Collective over the grid.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
     pub fn new(
         system: &'o System,
         grid: &'o Grid,
@@ -46,7 +41,6 @@ impl<'o> Operator<'o> {
         self.part.col_count()
     }
 
-    /// `A x`, for this rank's rows.
     pub(super) fn product(&mut self, x: &[f64]) -> skt_comm::Result<Vec<f64>> {
         if self.a_oo.is_some() {
             let mut products = self.part.products(self.team, x, self.progress);
@@ -60,7 +54,6 @@ impl<'o> Operator<'o> {
         Ok(sums.products)
     }
 
-    /// The residual of `x`.
     pub(super) fn residual(&mut self, x: &[f64], place: Place) -> Result<Residual, RefineError> {
         let mut values = self.product(x)?;
         values.iter_mut().zip(&self.b).for_each(|(value, b)| *value = b - *value);
@@ -88,8 +81,7 @@ impl<'o> Operator<'o> {
         Residual { values, scaled, to_criterion: ratio(criterion) }
     }
 
-    /// # Errors
-    /// On all ranks, when a vector has a value on any that is not finite.
+    /// All ranks return the error if a value of a vector is not finite on any.
     pub(super) fn require_finite(
         &self,
         vector: &[f64],

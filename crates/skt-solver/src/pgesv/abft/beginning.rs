@@ -1,6 +1,5 @@
 //! Where a start of the elimination with checksums resumes, and the fault that a test injects.
 
-/// A bit of an element that flips.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flip {
     /// The element's row among the rank's rows, and its column from the first one that is not
@@ -10,21 +9,16 @@ pub struct Flip {
     pub bit: u32,
 }
 
-/// Where a start resumes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Beginning {
-    /// The panel at which all ranks resume.
     pub panel: usize,
-    /// The ranks of the grid that were rebuilt.
     pub rebuilt: Vec<usize>,
     /// The process column that the checksums have replaced, if any.
     pub replaced: Option<usize>,
     /// How many ranks took back what they had computed of that panel.
     pub undone: usize,
-    /// Whether x is known already.
     pub is_solved: bool,
-    /// The process rows with data that was decoded and could not be checked, in this start or
-    /// earlier.
+    /// Process rows with decoded data that could not be checked, in this start or earlier.
     pub unverified: Vec<Unverified>,
 }
 
@@ -32,7 +26,6 @@ pub struct Beginning {
 /// that the other ranks of the row had at that time is in the decoded data, too, and in x.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unverified {
-    /// The process row.
     pub row: usize,
     /// The eliminated columns at the first such decoding and at the last.
     pub columns: (usize, usize),

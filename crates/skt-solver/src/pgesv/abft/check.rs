@@ -48,7 +48,6 @@ const REST_UNITS: f64 = 2.0;
 /// checksums that the decoding used. If the error grows, the checksums that it did not use seem to
 /// be wrong.
 const SURE_UNITS: f64 = 1e6;
-/// Rows that one thread takes at a time.
 const GRAIN_ROWS: usize = 16;
 /// To predict the time of a check, one in this many rows is timed.
 const TIMED_ROWS: usize = 16;
@@ -58,8 +57,7 @@ struct Wrong {
     row: usize,
     /// The row's largest delta, in units; not finite if an element is not.
     units: f64,
-    /// The process column with the wrong number, if the checksums agree about it and it may be
-    /// corrected.
+    /// The process column of the wrong number, if the checksums agree and it may be corrected.
     column: Option<usize>,
 }
 
@@ -68,10 +66,8 @@ struct Wrong {
 pub struct Checked {
     /// The largest delta after the correction, in units.
     pub units: f64,
-    /// Rows that were wrong and have been corrected.
     pub corrected_rows: usize,
-    /// The ranks of these rows, in order, as far as it is certain that the wrong numbers come from
-    /// them.
+    /// The ranks of these rows, in order, from which the wrong numbers certainly come.
     pub corrected: Vec<CorrectedRank>,
 }
 
@@ -79,13 +75,10 @@ pub struct Checked {
 /// its process column wrong, as it spreads to lower rows there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CorrectedRank {
-    /// The rank's number in the grid.
     pub rank: usize,
-    /// The rank's process row.
     pub process_row: usize,
     /// The rank's process column; Q or more for a rank of checksums.
     pub process_column: usize,
-    /// Rows that have been recomputed.
     pub rows: usize,
     /// The first of these rows: a global row, from 0.
     pub first_row: usize,
@@ -113,12 +106,10 @@ struct CorrectedWords {
     has_moved: u64,
 }
 
-/// How often the checksums are compared with the matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CheckEvery {
     /// As often as possible for 1 % of the time.
     Auto,
-    /// Not at all.
     Never,
     /// Each time that this many panels have been applied.
     Panels(NonZeroUsize),
@@ -148,8 +139,7 @@ pub(super) struct Checks {
 }
 
 impl Checks {
-    /// The schedule of a run that starts from panel `from`. `is_new`: the system has just been
-    /// generated.
+    /// `is_new`: the system has just been generated.
     pub(crate) fn new(every: CheckEvery, from: usize, is_new: bool) -> Self {
         let period = match every {
             CheckEvery::Panels(panels) => panels.get(),
@@ -164,8 +154,7 @@ impl Checks {
         self.every == CheckEvery::Never
     }
 
-    /// Whether a check is due before panel `cut`; the last one follows the last panel. The result
-    /// is the same on all ranks.
+    /// Whether a check is due before panel `cut`, the same on all ranks; one follows the last.
     pub(crate) fn is_due(
         &mut self,
         local: &Local,
@@ -187,7 +176,6 @@ impl Checks {
         Ok(!self.are_off() && (cut == self.next || cut == local.params.panels()))
     }
 
-    /// Notes that a check was made before panel `cut`, and took this long.
     pub(crate) fn done(&mut self, cut: usize, took: Duration) {
         if cut == self.first {
             self.time(took);
@@ -200,17 +188,15 @@ impl Checks {
     }
 }
 
-/// The number of panels from one check to the next with which all checks cost 1 % of the time of
-/// `panels` panels. There is always one check, after the last panel. Later panels take less time:
-/// on average a third of the first one. A check is taken to be as long as the first one. Hence the
-/// factor 300, three times one hundred.
+/// How many panels apart checks cost 1 % of the time of `panels` panels; there is always one after
+/// the last. All are taken to be as long as the first; panels take on average a third of the first
+/// one's time: hence the factor 300.
 fn panels_between(check_seconds: f64, panel_seconds: f64, panels: usize) -> usize {
     let checks = panels as f64 * panel_seconds / (300.0 * check_seconds);
     // NaN becomes 0.
     panels.div_ceil((checks as usize).clamp(1, panels.max(1)))
 }
 
-/// What is checked, and whether errors may be corrected.
 pub(super) struct Scope<'s> {
     pub cut: usize,
     /// Which ranks of this process row are lost, by process column. Their memory is not used.
@@ -222,8 +208,7 @@ pub(super) struct Scope<'s> {
     /// data has been checked.
     pub decoded: Decoded,
     pub number: usize,
-    /// The local rows that row exchanges have written to since a check agreed; `None` if that is
-    /// not known.
+    /// Local rows that row exchanges have written to since a check agreed; `None`: not known.
     pub moved: Option<&'s [bool]>,
 }
 
@@ -234,19 +219,16 @@ impl<'s> Scope<'s> {
         Self { cut, lost, with_left_over: false, decoded, number: 0, moved: None }
     }
 
-    /// Whether an exchange may have brought the local row `row` from another rank since a check
-    /// agreed. With one process row none does.
+    /// Whether an exchange may have brought the row from another rank since a check agreed.
     fn has_moved(&self, p: usize, row: usize) -> bool {
         p > 1 && self.moved.is_none_or(|moved| moved[row])
     }
 }
 
 /// Checks the system. Recomputes wrong rows if the checksums locate the error in each of them and
-/// all decoded data has been checked; else changes nothing. Also returns the unit of this process
-/// row, infinite where no checksum was left to check with. Collective over the grid.
-///
-/// # Errors
-/// [`SolveError::Wrong`] on all ranks, if wrong numbers are left. When a rank is lost.
+/// all decoded data has been checked; else changes nothing. Returns [`SolveError::Wrong`] on all
+/// ranks if wrong numbers are left; else also the unit of this process row, infinite where no
+/// checksum was left to check with. Collective over the grid.
 pub(super) fn check(
     local: &Local,
     places: &Places,
@@ -297,9 +279,8 @@ pub(super) fn check(
     Ok((Checked { units, corrected_rows, corrected }, unit))
 }
 
-/// The number of rows of the grid that have been recomputed, and the ranks of these rows, as far as
-/// it is certain that the wrong numbers come from them. `wrong` has the rows of this process row.
-/// Collective over the grid.
+/// How many rows of the grid have been recomputed, and the ranks that the wrong numbers certainly
+/// come from. `wrong` has this process row's rows. Collective over the grid.
 fn corrected_ranks(
     local: &Local,
     scope: &Scope,
@@ -340,8 +321,7 @@ fn corrected_ranks(
     Ok((rows[0] as usize, wrong.iter().map(of_rank).collect()))
 }
 
-/// Why the process column that the checksums locate may not be the origin of a wrong number. The
-/// same on all ranks.
+/// Why the located process column may not be the origin of a wrong number; the same on all ranks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Doubt {
     /// Data was decoded in some process row, and no check has agreed since.
@@ -351,8 +331,7 @@ pub(super) struct Doubt {
 }
 
 impl Doubt {
-    /// Whether a wrong number with a deviation of `units` units certainly comes from the process
-    /// column that the checksums locate.
+    /// Whether the located process column certainly gave a wrong number with this deviation.
     fn leaves_sure(self, units: f64) -> bool {
         !self.is_unchecked && (!self.was_decoded || units >= SURE_UNITS)
     }
@@ -366,7 +345,6 @@ struct Worst {
     units: f64,
     row: u64,
     rows: u64,
-    /// The grid position and number of this rank.
     process_row: u64,
     process_column: u64,
     number: u64,
@@ -377,8 +355,7 @@ struct Worst {
     noticed_by: u64,
     /// The position of the reason in [`NotCorrected::ALL`].
     why: u64,
-    /// Whether the wrong number may come from any rank of its process column, as an exchange or U
-    /// may have carried it to this process row.
+    /// Whether an exchange or U may have carried it here from any rank of its process column.
     is_carried: u64,
 }
 
@@ -428,8 +405,7 @@ fn refused(
     Ok(agreed(local, &mine, local.params.columns_before(scope.cut))?.into())
 }
 
-/// Combines the reports of all ranks when `column` columns are eliminated; at least one has a row
-/// that is wrong. Collective over the grid.
+/// Combines the reports of all ranks, of which one has a wrong row. Collective over the grid.
 fn agreed(local: &Local, mine: &Worst, column: usize) -> Result<WrongNumbers, CommError> {
     let all = collect::all_gather(&local.grid.all, mine)?;
     let worst = all.iter().max_by(|a, b| a.units.total_cmp(&b.units)).expect("a rank");
@@ -491,8 +467,7 @@ pub(super) fn refuse_noticed(
     Ok(agreed(local, &mine, column)?.into())
 }
 
-/// The process column that gave the wrong number noticed in this process row, if the checksums
-/// locate it. Collective over the process row.
+/// The process column of the noticed wrong number, if located. Collective over the process row.
 fn origin(
     local: &Local,
     places: &Places,
@@ -634,8 +609,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 }
 
 impl Equations {
-    /// The equations of a process row. `lost` marks its lost ranks by process column, at most as
-    /// many as there are checksums.
+    /// `lost` marks lost ranks by process column, at most as many as there are checksums.
     fn new(weights: &Weights, lost: &[bool]) -> Self {
         let (checksums, directions) =
             (weights.checksums(), (0..lost.len()).map(|col| weights.direction(col)).collect());
@@ -658,8 +632,7 @@ impl Equations {
         new
     }
 
-    /// Why rows that the checksums contradict are not corrected; `is_unchecked`: whether data
-    /// decoded in this process row has not been checked.
+    /// Why wrong rows are not corrected; `is_unchecked`: data decoded here has not been checked.
     fn why_not(&self, is_unchecked: bool) -> NotCorrected {
         match self.left {
             _ if self.checksums == 1 => NotCorrected::OneChecksum,
@@ -674,7 +647,6 @@ impl Equations {
         self.directions[col].iter().copied()
     }
 
-    /// Removes from `deltas` what lost ranks may have contributed.
     fn leave_out_lost(&self, deltas: &mut [f64]) {
         for direction in &self.unknown {
             let by = dot(direction, deltas);

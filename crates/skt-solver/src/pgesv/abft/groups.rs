@@ -53,8 +53,7 @@ pub(super) fn first_of_last_group(cut: usize, q: usize) -> usize {
     cut.saturating_sub(1) / q * q
 }
 
-/// The number of columns of process column `col`. A checksum has as many as the first process
-/// column, which has the most.
+/// A checksum has as many columns as the first process column, which has the most.
 pub(super) fn columns_of(local: &Local, col: usize) -> usize {
     let Local { params, cols, grid, .. } = local;
     cols.count_before(params.n + 1, if col < grid.q { col } else { 0 })
@@ -65,8 +64,7 @@ pub(super) fn columns_of_group(local: &Local, group: usize, col: usize) -> Range
     group * nb..((group + 1) * nb).min(columns_of(local, col))
 }
 
-/// The local rows of U of the group that ends before panel `end`, and the local columns of its
-/// checksums.
+/// Local rows of U of the group that ends before panel `end`, and local columns of its checksums.
 pub(super) fn parts_of_group(local: &Local, end: usize) -> (Range<usize>, Range<usize>) {
     let Local { grid, rows, params, .. } = *local;
     let above = rows.count_before(params.columns_before(end), grid.myrow);

@@ -32,9 +32,7 @@ use super::memory::{Journal, LEFT_OVER, Places};
 use crate::blas::{self, MatMut, MatRef, kernels};
 use skt_comm::collect;
 
-/// Columns that one thread takes at a time.
 const GRAIN_COLUMNS: usize = 64;
-/// Rows that one thread takes at a time.
 const GRAIN_ROWS: usize = 16;
 
 /// Eliminates what is left over in the columns of the finished panels `decoded`, in order, before
@@ -59,7 +57,7 @@ pub(super) fn eliminate(
     Ok(())
 }
 
-/// Clears the columns of panel `k` below the diagonal, which store other data and have nothing left
+/// Clears the columns of panel `k` below the diagonal, which store other data: nothing is left
 /// over.
 fn clear_below_diagonal(local: &Local, k: usize) {
     let (Layout { j, jb, top, .. }, cols) = (local.layout(k), local.columns_of(k..k + 1));
@@ -152,8 +150,7 @@ fn store_rows(local: &Local, k: usize, cols: Range<usize>, block: MatRef) {
 }
 
 /// Solves for U in the rows of the diagonal block of panel `k`, on all columns to its right.
-/// Returns U, in A where there is one process row, else in `room`. Collective over the process
-/// column.
+/// Returns U, in A if P = 1, else in `room`. Collective over the process column.
 fn solved_rows<'u>(
     local: &'u Local,
     k: usize,

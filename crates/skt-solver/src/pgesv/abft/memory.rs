@@ -68,19 +68,16 @@ impl fmt::Display for At {
 /// it at once, in the middle of a product, where
 /// [`SolverEvents`](super::super::events::SolverEvents) has one caller, at the cuts.
 pub trait MemoryHook: Sync {
-    /// Called at each point at which the process may die. After an error the process must go no
-    /// further.
+    /// Called wherever the process may die. After an error the process must go no further.
     fn at(&self, at: At) -> Result<(), SolveError>;
 
     /// One more thread starts an in-place change: the process should not end before the matching
     /// [`MemoryHook::end_change`].
     fn begin_change(&self) {}
 
-    /// The change that the matching [`MemoryHook::begin_change`] announced is complete.
     fn end_change(&self) {}
 }
 
-/// A hook that lets the process continue at every point.
 pub struct GoOn;
 
 impl MemoryHook for GoOn {
@@ -95,8 +92,7 @@ pub(super) enum MemoryState {
     Hollow(usize),
     /// A at the cut before this panel; before panel 0 it need not have been generated.
     Rest(usize),
-    /// A at the cut before this panel, and copies of all rows that the panel's exchange is writing
-    /// to.
+    /// A at the cut before this panel, and copies of all rows that its exchange is writing to.
     Logged(usize),
     /// Rows have been exchanged for this panel, and U is solved for. The words of the parts record
     /// which of them have their product.
@@ -237,7 +233,6 @@ const STATE: usize = 3;
 /// The number of parts on the columns of the next panel, which come first, and of all parts.
 const NEXT_PARTS: usize = 4;
 const ALL_PARTS: usize = 5;
-/// Whether the checksums contradict the matrix.
 const WRONG: usize = 6;
 /// The panel before which a group ends, if its new sums have passed this rank; else 0.
 const SUMMED: usize = 7;
@@ -299,7 +294,6 @@ impl Sizes {
     }
 }
 
-/// The sizes of the messages of sums.
 #[derive(Debug, Clone, Copy)]
 pub struct RelayMessages {
     /// Doubles of a message; a row of the sum, if that is more.
@@ -309,7 +303,6 @@ pub struct RelayMessages {
 }
 
 impl RelayMessages {
-    /// The sizes that a run uses.
     pub const TUNED: Self =
         Self { doubles: TUNING.relay_message_doubles, count: TUNING.relay_messages };
 
@@ -336,14 +329,10 @@ pub fn work_doubles(params: &Params, rows: Cyclic, shape: LocalShape) -> usize {
         .fold(0, usize::saturating_add)
 }
 
-/// The address and size of a rank's memory that outlives its process.
-///
-/// No reference to all of it is ever made: others with a pointer to the memory may read it while
-/// the solver stands still ([`SolverEvents::keep_image`]), which a reference to the whole slice
-/// would forbid as long as it exists. The solver accesses the words as atomics, and each area by a
-/// separate reference while it uses it.
-///
-/// [`SolverEvents::keep_image`]: super::super::events::SolverEvents::keep_image
+/// The address and size of a rank's memory that outlives its process. No reference to all of it is
+/// ever made: it would forbid others with a pointer to read it while the solver stands still
+/// ([`keep_image`](super::super::events::SolverEvents::keep_image)). The solver accesses the words
+/// as atomics, and each area by a separate reference while it uses it.
 pub struct RankMemory<'m> {
     start: NonNull<f64>,
     doubles: usize,
@@ -367,10 +356,6 @@ impl<'m> RankMemory<'m> {
         Self { start, doubles, memory: PhantomData }
     }
 
-    /// The doubles `range` of the memory.
-    ///
-    /// # Panics
-    /// When the range exceeds the memory.
     pub(super) fn slice_mut(&mut self, range: Range<usize>) -> &mut [f64] {
         assert!(range.start <= range.end && range.end <= self.doubles, "within the memory");
         // SAFETY: within the memory, which is borrowed as long as `self`.
@@ -397,10 +382,6 @@ pub(super) struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// Divides `memory` into its areas.
-    ///
-    /// # Panics
-    /// When the memory does not have [`Sizes::doubles`].
     pub(crate) fn new(memory: &'a mut RankMemory<'_>, sizes: &Sizes, shape: LocalShape) -> Self {
         assert_eq!(memory.doubles, sizes.doubles(), "the memory of a rank");
         let mut start = memory.start;
@@ -422,65 +403,48 @@ impl<'a> Places<'a> {
         Self { words, x, panels, u_next, u_rest, log, w, rows, a }
     }
 
-    /// The doubles of an area.
-    ///
-    /// # Safety
-    /// No thread writes to the area while the slice is in use.
+    /// Safety: no thread writes to the area while the slice is in use.
     unsafe fn read(&self, area: Area) -> &[f64] {
         // SAFETY: an area of the memory that is borrowed for as long as `self`.
         unsafe { slice::from_raw_parts(area.start.as_ptr(), area.len) }
     }
 
-    /// A buffer of an area.
-    ///
-    /// # Safety
-    /// The buffer does not outlive `self`; nothing else writes to the area, and nothing reads there
-    /// while the buffer is written to.
+    /// Safety: the buffer does not outlive `self`; nothing else writes to the area, and nothing
+    /// reads there while the buffer is written to.
     unsafe fn buffer(&self, area: Area) -> PageBuf {
         // SAFETY: the caller's promise.
         unsafe { PageBuf::within(area.start, area.len) }
     }
 
     /// Buffers for two panels, that of panel `k` first.
-    ///
-    /// # Safety
-    /// The conditions of [`Self::buffer`].
+    /// Safety: the conditions of [`Self::buffer`].
     pub(crate) unsafe fn panel_buffers(&self, k: usize) -> [PageBuf; 2] {
         // SAFETY: the caller's promise; they are two areas.
         [k, k + 1].map(|k| unsafe { self.buffer(self.panels[k % 2]) })
     }
 
-    /// The buffer for the panel that is factored.
-    ///
-    /// # Safety
-    /// The conditions of [`Self::buffer`]; no sums are stored there.
+    /// Safety: the conditions of [`Self::buffer`]; no sums are stored there.
     pub(crate) unsafe fn w_buffer(&self) -> PageBuf {
         // SAFETY: the caller's promise.
         unsafe { self.buffer(self.w) }
     }
 
     /// Buffers for U of the columns of the next panel, and for U of the rest.
-    ///
-    /// # Safety
-    /// The conditions of [`Self::buffer`].
+    /// Safety: the conditions of [`Self::buffer`].
     pub(crate) unsafe fn u_buffers(&self) -> [PageBuf; 2] {
         // SAFETY: the caller's promise; they are two areas.
         [self.u_next, self.u_rest].map(|area| unsafe { self.buffer(area) })
     }
 
     /// The message of panel `k`.
-    ///
-    /// # Safety
-    /// While it is in use, no panel is received into or factored in its buffer.
+    /// Safety: while it is in use, no panel is received into or factored in its buffer.
     pub(crate) unsafe fn panel(&self, k: usize) -> &[f64] {
         // SAFETY: the caller's promise.
         unsafe { self.read(self.panels[k % 2]) }
     }
 
     /// U of the columns of the next panel, or of the rest, where P > 1: `jb x cols`.
-    ///
-    /// # Safety
-    /// While it is in use, no rows are exchanged.
+    /// Safety: while it is in use, no rows are exchanged.
     pub(crate) unsafe fn u(&self, is_next: bool, jb: usize, cols: usize) -> MatRef<'_> {
         let area = if is_next { self.u_next } else { self.u_rest };
         // SAFETY: the caller's promise.
@@ -488,9 +452,7 @@ impl<'a> Places<'a> {
     }
 
     /// The log, as `rows` rows of `cols` columns.
-    ///
-    /// # Safety
-    /// No other view of the log is in use.
+    /// Safety: no other view of the log is in use.
     pub(crate) unsafe fn log(&self, rows: usize, cols: usize) -> MatMut<'_> {
         let Area { start, len } = self.log;
         // SAFETY: an area of the memory that is borrowed for as long as `self`.
@@ -498,9 +460,7 @@ impl<'a> Places<'a> {
     }
 
     /// The new sums of a group of `cols` columns, row by row as in A.
-    ///
-    /// # Safety
-    /// No other view of the sums is in use, and no panel is factored on this rank.
+    /// Safety: no other view of the sums is in use, and no panel is factored on this rank.
     pub(crate) unsafe fn sums(&self, cols: usize) -> MatMut<'_> {
         let Area { start, len } = self.w;
         // SAFETY: an area of the memory that is borrowed for as long as `self`.
@@ -513,8 +473,7 @@ impl<'a> Places<'a> {
         unsafe { slice::from_raw_parts_mut(self.x.start.as_ptr(), self.x.len) }
     }
 
-    /// The words. `hook` is asked before each is written. Until `start` is set, they are written
-    /// with start 0.
+    /// `hook` is asked before each write; until `start` is set, words have start 0.
     pub(crate) fn journal(&self, hook: &'a dyn MemoryHook) -> Journal<'a> {
         Journal { words: self.words, hook, start: 0 }
     }
@@ -602,11 +561,8 @@ impl Journal<'_> {
         Ok(())
     }
 
-    /// Lists the parts of a step: rows of A2, on the columns of the next panel and on the rest. All
-    /// become open.
-    ///
-    /// # Panics
-    /// When there are more than [`max_parts`].
+    /// Lists a step's parts, rows of A2, on the next panel's columns and on the rest; all become
+    /// open.
     pub(crate) fn list_parts(
         &self,
         next: impl Iterator<Item = Range<usize>>,
@@ -629,7 +585,6 @@ impl Journal<'_> {
         Ok(())
     }
 
-    /// The numbers of the parts on the columns of the next panel, or on the rest.
     pub(crate) fn parts(&self, is_next: bool) -> Range<usize> {
         let (next, all) = (self.read(NEXT_PARTS) as usize, self.read(ALL_PARTS) as usize);
         if is_next { 0..next } else { next..all }
@@ -640,7 +595,6 @@ impl Journal<'_> {
         ((rows >> 32) as usize..(rows & 0xffff_ffff) as usize, PartState::from_word(word))
     }
 
-    /// Whether the checksums contradict the matrix.
     pub(crate) fn is_wrong(&self) -> bool {
         self.read(WRONG) != 0
     }
@@ -651,7 +605,6 @@ impl Journal<'_> {
         Ok(())
     }
 
-    /// What this rank knows of decoded data in its process row.
     pub(crate) fn decoded(&self) -> Decoded {
         Decoded::from_word(self.read(DECODED))
     }
@@ -687,11 +640,9 @@ impl Journal<'_> {
     }
 }
 
-/// Records which parts of a product on some columns have been computed.
-///
-/// Before a BLAS call its first part is marked begun. Afterwards all its parts are marked done, or
-/// done on the columns computed so far, the first one last. So the memory is torn until all are
-/// marked.
+/// Records which parts of a product on some columns have been computed. Before a BLAS call its
+/// first part is marked begun; afterwards all its parts are marked done, or done on the columns so
+/// far, the first one last: the memory is torn until all are marked.
 pub(super) struct Recorded<'j> {
     pub journal: &'j Journal<'j>,
     pub pace: &'j Pace,
@@ -700,9 +651,6 @@ pub(super) struct Recorded<'j> {
 
 impl Recorded<'_> {
     /// The numbers of the parts that these rows consist of.
-    ///
-    /// # Panics
-    /// When no parts begin and end there.
     fn numbers(&self, rows: &Range<usize>) -> Range<usize> {
         let mut parts = self.journal.parts(self.is_next);
         let of = |part: usize| self.journal.part(part).0;

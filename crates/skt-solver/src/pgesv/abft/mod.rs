@@ -68,13 +68,10 @@ use skt_comm::CommError;
 /// before they are applied to the checksums of their group.
 pub(crate) const MAX_DEPTH: usize = 1;
 
-/// Why a system has no solution.
 #[derive(Debug, thiserror::Error)]
 pub enum AbftError {
-    /// The solver's error, as without checksums.
     #[error(transparent)]
     Solve(#[from] SolveError),
-    /// The memory of the ranks is not enough to resume from.
     #[error("{0}")]
     Refused(AbftRefusal),
 }

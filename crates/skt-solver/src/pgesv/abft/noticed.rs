@@ -1,5 +1,3 @@
-//! Wrong numbers that a rank of checksums has noticed.
-
 /// Wrong numbers that a rank of checksums has noticed in a finished group. The other ranks learn of
 /// them at the next barrier.
 #[derive(Debug, Clone, Copy, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]

@@ -22,7 +22,6 @@ const TAG_RELAY: Tag = 0x150;
 
 /// A weighted sum of the same block of A over several process columns, stored on another one.
 pub(super) struct Sum {
-    /// The name of its points for the hook.
     pub name: &'static str,
     /// Process columns and their factors, in the order in which the sum passes them.
     pub terms: Vec<(usize, f64)>,
@@ -111,8 +110,7 @@ impl Messages {
     }
 }
 
-/// A sum that is passing this rank. Messages are received and sent while this rank works on another
-/// one.
+/// A sum that is passing this rank. Messages come and go while this rank works on another one.
 struct Passing {
     sum: Sum,
     /// The columns of the sum, its rows that this rank has not passed on, and those of these rows
@@ -183,10 +181,6 @@ impl Passing {
 }
 
 impl<'r, 'm> Relay<'r, 'm> {
-    /// Makes a relay and its messages.
-    ///
-    /// # Panics
-    /// With fewer than two messages.
     pub(crate) fn new(
         local: &'r Local<'m>,
         places: &'r Places<'r>,
@@ -211,7 +205,6 @@ impl<'r, 'm> Relay<'r, 'm> {
         self.sums.is_empty()
     }
 
-    /// The time that this rank has worked on sums and waited for them.
     pub(crate) fn taken(&self) -> Duration {
         self.taken
     }
@@ -233,10 +226,9 @@ impl<'r, 'm> Relay<'r, 'm> {
         self.complete()
     }
 
-    /// Begins to set `rows` and `cols` of the target to the sum. Until the sum is complete, its
-    /// ranks must not change the block, and the target has partly old and partly new numbers.
-    /// Collective over the process row, like all of a relay: all ranks make the same calls in the
-    /// same order.
+    /// Begins to set `rows` and `cols` of the target to the sum. Until it is complete, its ranks
+    /// must not change the block, and the target has partly new numbers. Collective over the
+    /// process row, like all of a relay: all ranks make the same calls in the same order.
     pub(crate) fn begin(&mut self, sum: Sum, (rows, cols): (Range<usize>, Range<usize>)) {
         let mycol = self.local.grid.mycol;
         assert!(!sum.terms.is_empty(), "no rank would begin the messages");
@@ -263,12 +255,9 @@ impl<'r, 'm> Relay<'r, 'm> {
         self.pass(false)
     }
 
-    /// Passes sums on until all that were begun have passed this rank.
-    ///
-    /// # Errors
-    /// [`SolveError::Wrong`] on the target, when an element of A would change by more than is
-    /// allowed; the message is discarded then. When a rank cannot be reached. After an error the
-    /// relay is unusable.
+    /// Passes sums on until all that were begun have passed this rank. If an element of A would
+    /// change by more than is allowed, the target discards the message and returns
+    /// [`SolveError::Wrong`]. After an error the relay is unusable.
     pub(crate) fn complete(&mut self) -> Result<(), SolveError> {
         self.pass(true)
     }
@@ -328,8 +317,7 @@ impl<'r, 'm> Relay<'r, 'm> {
         end.clamp(here.start, here.end) - here.start
     }
 
-    /// Adds term `at`, which is this rank's, to the message. If it is the first term, clears the
-    /// message before.
+    /// Adds this rank's term, `at`, to the message; the first term clears it before.
     fn add(
         &self,
         message: &mut [f64],
@@ -354,9 +342,7 @@ impl<'r, 'm> Relay<'r, 'm> {
     }
 
     /// Divides the message, and sets this rank's part from it; dead elements become 0.
-    ///
-    /// # Errors
-    /// [`SolveError::Wrong`] when an element of A would change by more than rounding.
+    /// [`SolveError::Wrong`] if an element of A would change by more than rounding.
     fn take(
         &mut self,
         message: &mut [f64],
@@ -396,12 +382,9 @@ impl<'r, 'm> Relay<'r, 'm> {
         Ok(())
     }
 
-    /// Compares a message of sums with the data of this rank. Sums outside A that differ by more
-    /// than rounding are noted in the journal and in [`Self::noticed`], from which all ranks learn
-    /// of them.
-    ///
-    /// # Errors
-    /// [`SolveError::Wrong`] when an element of A would change by more than rounding.
+    /// Compares a message of sums with the data of this rank. Where sums outside A differ by more
+    /// than rounding, that is noted in the journal and in [`Self::noticed`], from which all ranks
+    /// learn of it; where an element of A would change by more, it is [`SolveError::Wrong`].
     fn compare(
         &mut self,
         message: &[f64],
@@ -436,8 +419,7 @@ impl<'r, 'm> Relay<'r, 'm> {
         Ok(())
     }
 
-    /// The error for global row `row`, where a rebuilding gives other numbers than this surviving
-    /// rank has.
+    /// For global row `row`, where a rebuilding gives other numbers than this surviving rank has.
     fn disagrees(&self, sum: &Sum, row: usize, units: f64) -> WrongNumbers {
         let grid = self.local.grid;
         WrongNumbers {

@@ -45,8 +45,7 @@ pub(super) fn begin(
     relay.progress()
 }
 
-/// Writes that the sums of the group that ends before panel `end`, if one does, have passed this
-/// rank.
+/// Writes that the sums of the group that ends before `end`, if any, have passed this rank.
 pub(super) fn have_passed(local: &Local, journal: &Journal, end: usize) -> Result<(), SolveError> {
     if is_group_end(end, local.grid.q) { journal.set_summed(Some(end)) } else { Ok(()) }
 }
@@ -60,9 +59,8 @@ pub(super) fn is_under_way(journal: &Journal, q: usize) -> bool {
     }
 }
 
-/// At the cut before panel `cut`, which no rank leaves before this is done: stores the new sums of
-/// the group that ended one panel before in A, unless that is done. After a death in between it is
-/// repeated.
+/// At the cut before panel `cut`, which no rank leaves before: stores the new sums of the group
+/// that ended one panel before in A, unless that is done. Repeated after a death in between.
 pub(super) fn store(
     local: &Local,
     places: &Places,

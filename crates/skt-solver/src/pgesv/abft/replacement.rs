@@ -46,9 +46,6 @@ use skt_comm::{Comm, CommError, collect};
 
 /// The P x Q grid of the ranks that continue without process column `lost`, which the one checksum
 /// column of `grid` replaces. `None` on remaining ranks of `lost`. Collective over `grid`.
-///
-/// # Errors
-/// When a rank is lost.
 pub fn grid_without(grid: &Grid, lost: usize) -> Result<Option<Grid>, CommError> {
     let Grid { p, q, myrow, mycol, .. } = *grid;
     let place = (mycol != lost).then_some(if grid.is_checksum() { lost } else { mycol });
@@ -125,8 +122,7 @@ impl<'d, 'm> Decoder<'d, 'm> {
         }
     }
 
-    /// Decodes U of the finished columns; what is below the diagonal is dead. Returns the bytes
-    /// decoded on a rank.
+    /// Decodes finished columns, which are dead below U. Returns the bytes decoded on a rank.
     fn decode_finished(&mut self) -> Result<usize, SolveError> {
         let Local { rows, ref cols, params, grid, .. } = *self.local;
         let Columns { lost, finished, .. } = self.columns;
@@ -147,20 +143,12 @@ impl<'d, 'm> Decoder<'d, 'm> {
 
 impl System<'_> {
     /// Solves the system from what is in the `memory` of the remaining ranks. The `absent` ranks,
-    /// in order, are all of one process column, which the checksums replace. `grid` of this system
-    /// has the remaining ranks, in their order, and `players` is what [`grid_without`] makes of it.
-    /// Memory, start, hook and events are those of [`System::solve`]. Once the ranks continue
-    /// there are no checksums, and no further loss is survived except of ranks of `absent`'s
-    /// process column.
-    ///
-    /// # Errors
-    /// A refusal, the same on all ranks, when more than that process column is lost; nothing has
-    /// been changed then. On all ranks alike when a column has no usable pivot. When a rank is
-    /// lost.
-    ///
-    /// # Panics
-    /// Under the conditions of [`System::solve`]; when no rank is absent; with another number of
-    /// checksums than one, or with a weight other than 1.
+    /// in order, are all of one process column, which the checksums replace: there must be one, of
+    /// weights 1. `grid` of this system has the remaining ranks, in their order, and `players` is
+    /// what [`grid_without`] makes of it. Memory, start, hook and events are those of
+    /// [`System::solve`]. Once the ranks continue there are no checksums, and no further loss is
+    /// survived except of ranks of `absent`'s process column. A refusal, the same on all ranks,
+    /// when more than that process column is lost, changes nothing.
     pub fn solve_without(
         &self,
         absent: &[Absent],
@@ -296,8 +284,7 @@ pub fn work_doubles_after_replacement(
     work.saturating_add(RelayMessages::TUNED.all(shape.cols))
 }
 
-/// Work space of the driver without checksums, with the panels in the memory that those of the
-/// elimination with checksums had.
+/// For the driver without checksums, with the panels where those with checksums were.
 fn workspace(local: &Local, places: &Places, cut: usize) -> Result<Workspace, SolveError> {
     let (grid, params) = (local.grid, &local.params);
     // SAFETY: `places` has the memory for as long as the driver runs, and nothing else uses these

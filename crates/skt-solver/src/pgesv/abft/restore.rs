@@ -24,7 +24,6 @@ use crate::blas::view::SharedMat;
 use crate::update::{self, Operands};
 use crate::{swap, work};
 
-/// The operands of a step, as stored in memory.
 pub(super) struct Step<'p> {
     pub layout: Layout,
     pub columns: StepColumns,
@@ -32,13 +31,7 @@ pub(super) struct Step<'p> {
 }
 
 impl<'p> Step<'p> {
-    /// The step of panel `k`.
-    ///
-    /// # Safety
-    /// While it is in use, no panel is received into or factored in the buffer of this one.
-    ///
-    /// # Panics
-    /// When another panel is there.
+    /// Safety: while it is in use, no panel is received into or factored in the buffer of this one.
     pub(crate) unsafe fn new(local: &Local, places: &'p Places, k: usize) -> Self {
         let layout = local.layout(k);
         // SAFETY: the caller's promise.
@@ -48,9 +41,7 @@ impl<'p> Step<'p> {
     }
 
     /// U of the columns of the next panel, or of the rest.
-    ///
-    /// # Safety
-    /// While it is in use, no rows are exchanged.
+    /// Safety: while it is in use, no rows are exchanged.
     pub(crate) unsafe fn u(
         &self,
         local: &Local,
@@ -130,7 +121,7 @@ impl<'p> Step<'p> {
         Ok(())
     }
 
-    /// Takes the product back from all parts that have some of it, the last columns first, on all
+    /// Takes the product back from all parts that have some of it, last columns first, on all
     /// threads.
     fn undo(
         &self,
@@ -168,9 +159,7 @@ impl<'p> Step<'p> {
     }
 
     /// `A2 = A2 + L2 U` on these rows and columns of a product.
-    ///
-    /// # Safety
-    /// No other thread uses these elements, and nothing writes to U.
+    /// Safety: no other thread uses these elements, and nothing writes to U.
     unsafe fn take_back(
         &self,
         a: &SharedMat,
@@ -226,13 +215,12 @@ pub(super) fn go_to(
     renewal::store(local, places, journal, cut)
 }
 
-/// What a process row recomputes after a loss.
-///
-/// A column that is not finished is recomputed on all process rows, by the same sum. Rounding
-/// errors above and below the diagonal compensate each other, but differ between matrix and
-/// checksums: U from one and the rows below from the other are off by L21 L11^-1 times the errors.
-/// So the remaining ranks of a lost rank's process column also take the values of the checksums, as
-/// long as enough checksums are left. Else each process row rebuilds only its own losses.
+/// What a process row recomputes after a loss. A column that is not finished is recomputed on all
+/// process rows, by the same sum. Rounding errors above and below the diagonal compensate each
+/// other, but differ between matrix and checksums: U from one and the rows below from the other are
+/// off by L21 L11^-1 times the errors. So the remaining ranks of a lost rank's process column also
+/// take the values of the checksums, as long as enough checksums are left. Else each process row
+/// rebuilds only its own losses.
 #[derive(Debug, PartialEq, Eq)]
 struct Recomputation {
     columns: Vec<usize>,
@@ -262,17 +250,16 @@ impl Recomputation {
         if can_be_alike { anywhere } else { of(&is_lost_here, false) }
     }
 
-    /// The finished panels of the last group, of Q = `q` panels, before panel `cut` that all
-    /// process rows decode.
+    /// The finished panels of the last group, of `q`, before panel `cut` that all process rows
+    /// decode.
     fn panels_finished(&self, cut: usize, q: usize) -> Vec<usize> {
         let of_group = self.columns.iter().map(|&col| first_of_last_group(cut, q) + col);
         of_group.filter(|&panel| self.is_alike && panel < cut).collect()
     }
 }
 
-/// How many checksums of a process row are not needed to replace its ranks that are `lost`, by
-/// process column; `q` process columns hold the matrix. No more ranks are lost than there are
-/// checksums.
+/// How many checksums of a process row are not needed to replace its `lost` ranks, by process
+/// column, which are no more than there are checksums; `q` process columns hold the matrix.
 pub(super) fn equations_left(lost: &[bool], q: usize) -> usize {
     lost.len() - q - lost.iter().filter(|lost| **lost).count()
 }
@@ -300,12 +287,9 @@ pub(super) fn to_be_decoded(
 
 /// Rebuilds the ranks of this process row that are `lost`, by process row and column, at the cut
 /// before panel `cut`, to which all others have gone. Remaining ranks may change by rounding
-/// errors, in this `unit`, and by no more. Returns the finished panels whose columns all process
-/// rows have decoded with what is left over in them, in order. Collective over the process row.
-///
-/// # Errors
-/// [`SolveError::Wrong`] on a remaining rank, when more would change. When a rank cannot be
-/// reached.
+/// errors, in this `unit`; one that would change by more returns [`SolveError::Wrong`]. Returns the
+/// finished panels whose columns all process rows have decoded with what is left over in them, in
+/// order. Collective over the process row.
 pub(super) fn rebuild(
     local: &Local,
     relay: &mut Relay,

@@ -29,7 +29,6 @@ use super::{groups, renewal};
 use skt_comm::ibarrier::IBarrier;
 use skt_comm::{PageBuf, collect};
 
-/// The factorization on one rank, and its work space outside the memory that outlives the process.
 pub(super) struct Elimination<'r> {
     local: &'r Local<'r>,
     places: &'r Places<'r>,
@@ -44,8 +43,7 @@ pub(super) struct Elimination<'r> {
     checks: Checks,
     /// The local rows that row exchanges have written to since a check agreed.
     moved: Vec<bool>,
-    /// What is wrong in this rank's checksums of the last finished group. Other ranks do not know
-    /// it yet.
+    /// What is wrong in its checksums of the last finished group; other ranks do not know it yet.
     noticed: Option<Noticed>,
     rates: Rates,
     pub phases: Phases,
@@ -165,12 +163,8 @@ impl<'r> Elimination<'r> {
         }
     }
 
-    /// Ends the run on all ranks if one of them has noticed wrong numbers in the last finished
-    /// group. Collective, at the cut before panel `cut`.
-    ///
-    /// # Errors
-    /// [`SolveError::Wrong`] on all ranks, if any rank has noticed wrong numbers. When a rank is
-    /// lost.
+    /// Ends the run with [`SolveError::Wrong`] on all ranks if one of them has noticed wrong
+    /// numbers in the last finished group. Collective, at the cut before panel `cut`.
     fn report_noticed(&mut self, cut: usize) -> Result<(), SolveError> {
         let Self { local, places, journal, weights, ref mut relay, noticed, .. } = *self;
         let (is_any, decoded) = (noticed.is_some() || relay.noticed().is_some(), journal.decoded());

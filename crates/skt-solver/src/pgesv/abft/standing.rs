@@ -28,10 +28,9 @@ pub(super) struct MemoryReport {
     pub confirmed: u64,
     pub state: MemoryState,
     pub start: u64,
-    /// Whether checksum sums must still pass this rank before it may leave the panel whose rows it
-    /// has exchanged.
+    /// Whether sums must still pass this rank before it may leave the panel whose rows it
+    /// exchanged.
     pub is_summing: bool,
-    /// Whether a part of the product was being changed in place.
     pub is_torn: bool,
     pub is_wrong: bool,
     /// The decodings in the rank's process row, as the rank knows them.
@@ -57,10 +56,6 @@ pub(super) struct ReportWords {
 }
 
 impl MemoryReport {
-    /// The report that a rank has sent.
-    ///
-    /// # Panics
-    /// In debug builds, when the state is of a later start than the rank has followed.
     pub(crate) fn from_words(words: &ReportWords) -> Self {
         let (state, start) = MemoryState::from_word(words.state);
         let report = Self {
@@ -92,8 +87,7 @@ impl MemoryReport {
         self.joined == newest || self.confirmed == newest
     }
 
-    /// The last cut that the rank can go to; the least of all ranks is K. `None` if its A is
-    /// unusable.
+    /// The last cut that the rank can go to (the least of all is K); `None` if its A is unusable.
     fn last_cut(&self) -> Option<usize> {
         match self.state {
             MemoryState::Rest(k) | MemoryState::Logged(k) => Some(k),
@@ -133,14 +127,11 @@ pub(super) enum Decision {
     },
 }
 
-/// Why a job cannot resume from what is in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AbftRefusal {
     /// More ranks of a process row are lost than it has checksums.
     Lost {
-        /// Process row.
         row: usize,
-        /// The ranks of the grid that are lost there.
         ranks: Vec<usize>,
         /// The lost ranks whose process was killed within a change of its memory.
         torn: Vec<usize>,
@@ -159,14 +150,12 @@ pub enum AbftRefusal {
     },
     /// The run has continued without its checksums.
     Replaced {
-        /// The rank of the grid that reports it.
         rank: usize,
         /// The process column that the checksums have replaced.
         column: usize,
     },
     /// Ranks outside of the process column that the checksums were to replace are lost, too.
     Scattered {
-        /// The process column that was to be replaced.
         column: usize,
         /// The ranks of the grid that are lost elsewhere.
         ranks: Vec<usize>,
@@ -311,11 +300,7 @@ pub(super) fn decide(reports: &[MemoryReport], checksums: usize) -> Result<Decis
     Ok(Decision::GoTo { cut, actions })
 }
 
-/// Checks that the ranks can continue without process column `column`.
-///
-/// # Errors
-/// [`AbftRefusal::Scattered`] when a rank of another process column is lost and would have to be
-/// rebuilt.
+/// Refuses to continue without `column` where a rank of another process column must be rebuilt.
 pub(super) fn refuse_elsewhere(
     reports: &[MemoryReport],
     decision: &Decision,
@@ -363,7 +348,6 @@ fn refuse_mixtures(left: &[MemoryReport]) -> Result<(), AbftRefusal> {
 mod tests {
     use super::*;
 
-    /// The reports of ranks of one process row, in these states.
     fn reports(states: &[MemoryState]) -> Vec<MemoryReport> {
         let report = |(col, &state): (usize, &MemoryState)| MemoryReport {
             joined: 7,

@@ -26,8 +26,7 @@ use crate::matgen::{self, Entries};
 use crate::team::Team;
 use skt_comm::{CommError, collect};
 
-/// Doubles of memory that a rank of process row `myrow` needs for a part of shape `shape`; at most
-/// `usize::MAX`.
+/// Doubles of memory for a part of shape `shape` on process row `myrow`; at most `usize::MAX`.
 pub fn doubles(params: &Params, rows: Cyclic, myrow: usize, shape: LocalShape) -> usize {
     Sizes::new(params, rows, myrow, shape).doubles()
 }
@@ -42,43 +41,32 @@ pub fn image_doubles(params: &Params, rows: Cyclic, myrow: usize, shape: LocalSh
 pub struct Absent {
     /// The absent rank's number in the whole grid.
     pub rank: usize,
-    /// The absent rank's process row.
     pub row: usize,
-    /// The absent rank's process column.
     pub col: usize,
 }
 
-/// A system to be solved, on one rank of a grid with checksums.
 #[derive(Clone, Copy)]
 pub struct System<'s> {
     /// The grid, with as many checksum columns as `weights` has.
     pub grid: &'s Grid,
-    /// The threads of this rank.
     pub team: &'s Team,
     /// The parameters of the solution; DEPTH is at most `MAX_DEPTH`.
     pub params: Params,
-    /// The weights of the checksums.
     pub weights: &'s Weights,
-    /// The entries of [A|b].
     pub entries: Entries<'s>,
     /// A number that distinguishes these entries from others.
     pub entries_id: u64,
-    /// How often the checksums are compared with the matrix.
     pub check: CheckEvery,
-    /// The sizes of the messages of sums along a process row.
     pub relay_messages: RelayMessages,
     /// How long a BLAS call may take if the death of the process in it leaves the memory torn.
     pub calls: CallLimit,
 }
 
-/// The solution of a system.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Solution {
-    /// All of x.
     pub x: Vec<f64>,
     /// The panel that the factorization resumed from, if it did not begin at the start.
     pub resumed: Option<usize>,
-    /// The ranks of the grid that were rebuilt.
     pub rebuilt: Vec<usize>,
     /// The process column that the checksums have replaced, if any.
     pub replaced: Option<usize>,
@@ -90,12 +78,10 @@ pub(super) struct Lost {
     pub ranks: Vec<usize>,
     /// Whether each rank is lost, by process row and process column.
     pub by_place: Vec<Vec<bool>>,
-    /// The decodings in each process row so far.
     pub decoded: Vec<Decoded>,
 }
 
 impl Lost {
-    /// The process rows with data that was decoded and could not be checked.
     pub(super) fn unverified(&self, params: &Params) -> Vec<Unverified> {
         let columns =
             |cuts: (usize, usize)| (params.columns_before(cuts.0), params.columns_before(cuts.1));
@@ -124,13 +110,11 @@ impl<'s> System<'s> {
         self.sizes().doubles()
     }
 
-    /// A of this rank, in its memory.
     pub fn matrix<'a>(&self, memory: &'a mut RankMemory<'_>) -> &'a mut [f64] {
         memory.slice_mut(self.sizes().a_range())
     }
 
-    /// A number that distinguishes this system, and the rank's position in it, from others; never
-    /// 0.
+    /// Distinguishes this system, and the rank's position in it, from others; never 0.
     fn form(&self) -> u64 {
         let Params { n, nb, depth, .. } = self.params;
         let &Grid { p, q, checksums, myrow, mycol, .. } = self.grid;
@@ -145,15 +129,8 @@ impl<'s> System<'s> {
     /// used for anything else once this function has returned.
     ///
     /// `start_id` must differ from start to start of a run; that of rank 0 counts. `hook` is asked
-    /// before each change of the memory. Collective over the grid.
-    ///
-    /// # Errors
-    /// A refusal, the same on all ranks, when too much is lost; nothing has been changed then. On
-    /// all ranks alike when a column has no usable pivot. When a rank is lost.
-    ///
-    /// # Panics
-    /// When the memory does not have [`Self::doubles`], when DEPTH is neither 0 nor 1, or when the
-    /// weights are not of this grid.
+    /// before each change of the memory. A refusal, the same on all ranks, when too much is lost,
+    /// changes nothing. Collective over the grid.
     pub fn solve(
         &self,
         memory: &mut RankMemory<'_>,
@@ -214,12 +191,6 @@ impl<'s> System<'s> {
     /// elimination there; `None` if they can. Changes nothing, with one exception: if one rank
     /// knows that the checksums have contradicted the matrix, all write it down, as that rank's
     /// memory may be removed first. Collective over the grid.
-    ///
-    /// # Errors
-    /// When a rank is lost.
-    ///
-    /// # Panics
-    /// When the memory does not have [`Self::doubles`].
     pub fn refusal(&self, memory: &mut RankMemory<'_>) -> Result<Option<AbftRefusal>, SolveError> {
         let places = Places::new(memory, &self.sizes(), self.shape());
         let journal = places.journal(&GoOn);
@@ -245,10 +216,9 @@ impl<'s> System<'s> {
     }
 
     /// Rebuilds what is lost at the cut before panel `cut`, to which all other ranks have gone,
-    /// once these agree with the checksums that are not needed for it. Collective.
-    ///
-    /// [`SolveError::Wrong`] on all ranks, where they do not agree and cannot be corrected: nothing
-    /// is decoded then. On a rank that would change by more than rounding. When a rank is lost.
+    /// once these agree with the checksums that are not needed for it. Where they do not agree and
+    /// cannot be corrected, [`SolveError::Wrong`] on all ranks: nothing is decoded then; also on a
+    /// rank that would change by more than rounding. Collective.
     fn check_and_rebuild(
         &self,
         (local, places, journal): (&Local, &Places, &Journal),
@@ -268,12 +238,10 @@ impl<'s> System<'s> {
     }
 
     /// Checks the remaining ranks before anything is decoded from them at this cut, unless checks
-    /// are off. Writes down that something is about to be decoded, and whether it is checked.
-    /// Returns the unit of rounding of this process row; infinite where it was not checked.
-    /// `number` is this rank's in the whole grid. Collective.
-    ///
-    /// If the process dies before the word is written, the next start checks again. If it dies
-    /// later, the next start corrects nothing until a check has agreed.
+    /// are off. Writes down that something is about to be decoded, and whether it is checked: if
+    /// the process dies before, the next start checks again; if later, the next start corrects
+    /// nothing until a check has agreed. Returns the unit of rounding of this process row; infinite
+    /// where it was not checked. `number` is this rank's in the whole grid. Collective.
     pub(super) fn check_left(
         &self,
         (local, places, journal): (&Local, &Places, &Journal),
@@ -391,8 +359,7 @@ impl<'s> System<'s> {
         grid.all.barrier()?;
         journal.confirm(start_key)?;
         journal.start = number;
-        // With this, the rank that replaces a lost one also knows what was decoded in its process
-        // row.
+        // With this, the rank that replaces a lost one also knows what its process row decoded.
         journal.set_decoded(decoded[grid.myrow])?;
         let mut by_place = vec![vec![false; grid.q + grid.checksums]; grid.p];
         reports.iter().zip(&lost).for_each(|(at, &lost)| by_place[at.row][at.col] = lost);

@@ -20,16 +20,12 @@ use std::f64::consts::PI;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::SplitMix64;
 
-/// The largest number of checksum columns: with more of them, decoding amplifies rounding errors
-/// too much.
+/// With more checksum columns, decoding amplifies rounding errors too much.
 pub const MAX_CHECKSUMS: usize = 3;
 
-/// Weights are multiples of 1 / GRAIN.
 const GRAIN: f64 = (1 << 24) as f64;
-/// How many parts of the weights the search for random weights inverts.
 const SEARCH: usize = 1 << 20;
 
-/// The weight of each process column in each checksum.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Weights {
     of_checksums: Vec<Vec<f64>>,
@@ -53,8 +49,7 @@ pub(super) struct Decoding {
 }
 
 impl Decoding {
-    /// The process columns that the `i`-th lost one is computed from, with their factors: those of
-    /// the matrix, then the checksums.
+    /// The process columns and factors that the `i`-th lost one is computed from; checksums last.
     pub(crate) fn terms(&self, i: usize) -> Vec<(usize, f64)> {
         let columns = &self.of_columns[i];
         let of_columns = columns.iter().copied().enumerate().filter(|(_, factor)| *factor != 0.0);
@@ -71,8 +66,7 @@ struct Inverse {
 }
 
 impl Inverse {
-    /// The inverse of the first rows and columns of `a`, which has 1 on the rest of its
-    /// diagonal and 0 elsewhere.
+    /// The inverse of the first rows and columns of `a`, which continues as the unit matrix.
     fn new(order: usize, a: [[f64; MAX_CHECKSUMS]; MAX_CHECKSUMS]) -> Self {
         let after = |i: usize, by: usize| (i + by) % 3;
         let cofactor = |i: usize, j: usize| {
@@ -96,9 +90,6 @@ impl Inverse {
 
 impl Weights {
     /// The weights of `m` checksums, 1 to [`MAX_CHECKSUMS`], of `q` process columns.
-    ///
-    /// # Panics
-    /// With another number of checksums, or without columns.
     pub fn new(q: usize, m: usize) -> Self {
         assert!(q > 0 && (1..=MAX_CHECKSUMS).contains(&m), "{m} checksums of {q} columns");
         match m {
@@ -109,9 +100,6 @@ impl Weights {
     }
 
     /// Given weights: for each checksum those of all process columns.
-    ///
-    /// # Panics
-    /// When there are none, or not the same number for each checksum.
     pub fn given(of_checksums: Vec<Vec<f64>>) -> Self {
         let q = of_checksums.first().expect("a checksum").len();
         assert!(q > 0 && of_checksums.iter().all(|row| row.len() == q), "a weight for each");
@@ -160,17 +148,14 @@ impl Weights {
         best
     }
 
-    /// The number of checksums.
     pub fn checksums(&self) -> usize {
         self.of_checksums.len()
     }
 
-    /// The number of process columns.
     pub fn columns(&self) -> usize {
         self.of_checksums[0].len()
     }
 
-    /// The weight of each process column in checksum `s`.
     pub fn checksum(&self, s: usize) -> &[f64] {
         &self.of_checksums[s]
     }
@@ -180,8 +165,7 @@ impl Weights {
         self.checksum(s).iter().copied().enumerate().collect()
     }
 
-    /// The largest factor by which an error of the checksums grows in a column decoded from them,
-    /// over all columns and checksums that may be lost.
+    /// The largest [`Decoding::amplification`] over all columns and checksums that may be lost.
     #[cfg(test)]
     fn amplification(&self) -> f64 {
         self.norms().fold(0.0, f64::max)
@@ -195,8 +179,7 @@ impl Weights {
         parts.map(|(lost, with)| self.invert(&lost, &with).norm())
     }
 
-    /// The inverse of the weights of the columns `lost` in the checksums `with`, of which there are
-    /// as many.
+    /// The inverse of the weights of the columns `lost` in as many checksums `with`.
     fn invert(&self, lost: &[usize], with: &[usize]) -> Inverse {
         let mut part = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
         for (row, &s) in part.iter_mut().zip(with) {
@@ -207,9 +190,6 @@ impl Weights {
 
     /// How the process columns `lost` are computed from the others and some of the checksums
     /// `left`: those with the least amplification.
-    ///
-    /// # Panics
-    /// When there are fewer checksums than lost columns.
     pub(super) fn decoding(&self, lost: &[usize], left: &[usize]) -> Decoding {
         let choices = subsets(left.len(), lost.len());
         let choices = choices.map(|chosen| chosen.iter().map(|&i| left[i]).collect());
@@ -231,9 +211,6 @@ impl Weights {
 
     /// How process column `target` (Q + s for checksum s) is computed from the others without those
     /// of `lost`: the process columns and their factors, and the divisor of the sum.
-    ///
-    /// # Panics
-    /// When there are no more checksums than lost process columns, `target` among them.
     pub(super) fn recomputation(&self, target: usize, lost: &[usize]) -> (Vec<(usize, f64)>, f64) {
         let (q, m) = (self.columns(), self.checksums());
         let left: Vec<usize> =
@@ -258,8 +235,8 @@ impl Weights {
         (terms.collect(), decoding.divisor)
     }
 
-    /// The differences between checksums and sums that a wrong number in process column `col` (Q +
-    /// s for checksum s) causes, up to a factor.
+    /// How a wrong number in process column `col` (Q + s: checksum s) shows in the deltas, up to a
+    /// factor.
     pub(super) fn direction(&self, col: usize) -> Vec<f64> {
         let of = |s: usize| match col.checked_sub(self.columns()) {
             None => self.checksum(s)[col],
@@ -310,7 +287,6 @@ mod tests {
         assert_eq!(subsets(5, 0).count(), 1);
     }
 
-    /// Decodes each set of columns from its own checksums, and compares.
     fn check(weights: &Weights, tolerance: f64) {
         let (q, m) = (weights.columns(), weights.checksums());
         let values: Vec<f64> = (0..q).map(|c| (c * c % 7) as f64 - 3.0).collect();
@@ -345,8 +321,7 @@ mod tests {
         }
     }
 
-    /// Each process column is computed from the others, also without lost ones, as long as one more
-    /// checksum is left.
+    /// Also without lost columns, as long as one more checksum is left.
     #[test]
     fn process_column_is_decoded_from_the_remaining_ones() {
         for (q, m) in [(1, 1), (3, 1), (2, 2), (7, 2), (1, 3), (2, 3), (6, 3)] {

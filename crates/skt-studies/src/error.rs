@@ -1,5 +1,3 @@
-//! Errors of studies.
-
 use std::io;
 use std::path::Path;
 
@@ -7,7 +5,6 @@ use skt_model::ModelError;
 
 use crate::sim::trace::BadTrace;
 
-/// Why a study has no result.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // each message names its fields
 pub enum StudyError {
@@ -28,7 +25,7 @@ pub enum StudyError {
 }
 
 impl StudyError {
-    /// Makes the error of a system call that was to `what` (read, write or create) the file `path`.
+    /// Of a system call that was to `what` (read, write or create) the file `path`.
     pub(crate) fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let file = path.display().to_string();
         move |source| Self::File { what, file, source }

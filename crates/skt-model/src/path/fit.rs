@@ -19,7 +19,7 @@ const ROUNDS: usize = 6;
 /// Of a run's time: seconds below it are noise; above it, an equation counts by its relative error.
 const NOISE_FRACTION: f64 = 0.002;
 
-/// Their operations are those of a product in less efficient shapes.
+/// Units whose operations are those of a product in less efficient shapes.
 const NO_FASTER_THAN_PRODUCT: [Unit; 2] = [Unit::SolveFlop, Unit::PanelFlop];
 
 #[derive(Debug, Clone, PartialEq)]
@@ -86,7 +86,7 @@ impl LeastSquares {
         }
     }
 
-    /// Their unknowns for solve and panel are the time beyond a product's.
+    /// With the time beyond a product's as the unknowns of solve and panel.
     fn beyond_product(&self) -> Vec<[f64; UNITS]> {
         let mut rows = self.rows.clone();
         for row in &mut rows {

@@ -1,5 +1,4 @@
-//! Bosilca et al., "Unified Model for Assessing Checkpointing Protocols at
-//! Extreme-Scale", INRIA RR-7950, May 2012.
+//! Bosilca et al., "Unified Model for Assessing Checkpointing Protocols at Extreme-Scale", RR-7950.
 
 pub mod platform;
 pub mod scenario;

@@ -3,26 +3,24 @@
 //! Table 1's round figures do not yield table 2; the constants here do. `docs/model.md` shows how
 //! each was found and how far the two are apart.
 
-/// A machine of table 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Platform {
-    /// The machine's name, as printed.
+    /// As printed.
     pub name: &'static str,
-    /// Number of cores.
     pub cores: u64,
-    /// Number of processors (p_total), the units that fail.
+    /// p_total, the units that fail.
     pub processors: u64,
     /// Bytes of memory per processor that give beta of tables 2 and 3.
     pub processor_memory_bytes: f64,
     /// Flop/s of a processor (s_p) that give beta of tables 2 and 3.
     pub processor_flops: f64,
-    /// Seconds to write all memory to stable storage (C_Mem).
+    /// To write all memory to stable storage (C_Mem).
     pub write_seconds: f64,
-    /// Seconds to read all memory back.
+    /// To read all memory back.
     pub read_seconds: f64,
-    /// Network bandwidth of a processor (b_port).
+    /// Of a processor (b_port).
     pub port_bytes_per_second: f64,
-    /// The smallest group that saturates the I/O network (q_min, eq. 20).
+    /// The smallest that saturates the I/O network (q_min, eq. 20).
     pub smallest_group: u64,
 }
 
@@ -78,19 +76,17 @@ impl Platform {
         port_bytes_per_second: 400e9,
         smallest_group: 3,
     };
-    /// All four platforms, in the paper's order.
     pub const ALL: [Self; 4] =
         [Self::TITAN, Self::K_COMPUTER, Self::EXASCALE_SLIM, Self::EXASCALE_FAT];
 
-    /// This machine with a faster store, on which all memory is written or read in `seconds`
-    /// (figures 8(b), 8(c), 14 and 15).
+    /// On a faster store, as in figures 8(b), 8(c), 14 and 15.
     pub fn with_checkpoint_seconds(mut self, seconds: f64) -> Self {
         self.write_seconds = seconds;
         self.read_seconds = seconds;
         self
     }
 
-    /// The MTBF of the platform, `mu_p = mu / p_total` (section 3.1).
+    /// Of the platform, `mu_p = mu / p_total` (section 3.1).
     pub fn mtbf_seconds(&self, processor_mtbf_seconds: f64) -> f64 {
         processor_mtbf_seconds / self.processors as f64
     }

@@ -4,7 +4,6 @@ use skt_host::named;
 
 use super::{Platform, WasteModel};
 
-/// An application of section 4.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Application {
     /// n x n reals, each averaged with its 8 neighbours.
@@ -15,7 +14,7 @@ pub enum Application {
     Stencil3d,
 }
 
-// The names as printed.
+// As printed.
 named!(Application {
     Stencil2d: "2D-STENCIL",
     MatrixProduct: "MATRIX-PRODUCT",
@@ -39,7 +38,6 @@ impl Application {
     }
 }
 
-/// A protocol of section 4.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scenario {
     /// One checkpoint of everything, to stable storage.
@@ -54,7 +52,7 @@ pub enum Scenario {
     HierarchPort,
 }
 
-// The names as printed.
+// As printed.
 named!(Scenario {
     CoordIo: "COORD-IO",
     HierarchIo: "HIERARCH-IO",
@@ -64,8 +62,7 @@ named!(Scenario {
 });
 
 impl Scenario {
-    /// Number of groups (G), rounded as in tables 2 and 3: rows and lines down, planes up, port
-    /// groups to the nearest.
+    /// G, rounded as in tables 2 and 3: rows and lines down, planes up, port groups to the nearest.
     pub fn groups(self, platform: &Platform) -> usize {
         let p = platform.processors as f64;
         // In floating point, a cube root may miss an integer by a rounding error.
@@ -80,8 +77,8 @@ impl Scenario {
         groups as usize
     }
 
-    /// Number of neighbour directions of the grid whose messages are logged, in units of beta: 1
-    /// for rows of a 2D grid, 2 for both directions; 1, 2, 3 in 3D.
+    /// Directions of the grid whose messages are logged, in units of beta: 1 for rows of a 2D grid,
+    /// 2 for both directions; 1, 2, 3 in 3D.
     fn logged_directions(self, application: Application) -> f64 {
         match (self, application) {
             (Self::CoordIo, _) => 0.0,
@@ -93,13 +90,11 @@ impl Scenario {
     }
 
     /// beta: the growth of the checkpoint per second of work, as a share of its size (section 4.2),
-    /// where b is the edge of a processor's block:
+    /// times the number of directions that are logged, where b is the edge of a processor's block:
     /// - 2D-STENCIL: `2 s_p / (9 b^3)`, `8 b^2` bytes per processor,
     /// - MATRIX-PRODUCT: `s_p / (6 b^3)`, `24 b^2` bytes,
     /// - 3D-STENCIL: `2 s_p / (27 b^4)`, `8 b^3` bytes; the paper prints b^3, but two faces of b^2
     ///   over `b^3 27 b^3 / s_p` make b^4, and table 3 was computed with b^4.
-    ///
-    /// Each is multiplied by the number of directions that are logged.
     pub fn growth_per_second(self, platform: &Platform, application: Application) -> f64 {
         let (bytes, speed) = (platform.processor_memory_bytes, platform.processor_flops);
         let one_direction = match application {
@@ -119,9 +114,8 @@ impl Scenario {
         self.logged_directions(application) * one_direction
     }
 
-    /// The model of this protocol for an application on a platform, with the paper's rho = 1.5,
-    /// lambda = 0.98, alpha = 0.3 (section 4.4) and no downtime: only D = 0 gives the 4.32 h of
-    /// section 5.
+    /// With the paper's rho = 1.5, lambda = 0.98, alpha = 0.3 (section 4.4) and no downtime: only D
+    /// = 0 gives the 4.32 h of section 5.
     pub fn model(self, platform: &Platform, application: Application) -> WasteModel {
         let groups = self.groups(platform);
         let share = 1.0 / groups as f64;

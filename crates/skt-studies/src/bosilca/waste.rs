@@ -6,31 +6,27 @@ use skt_model::exact::{Coordinated, coordinated_waste};
 use skt_model::levels::{VALID_PERIOD_SHARE, Validity};
 use skt_model::optimum::{Minimum, minimize_log};
 
-/// A protocol with its costs; G = 1 is the coordinated protocol.
+/// G = 1 is the coordinated protocol.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WasteModel {
-    /// Number of groups that checkpoint one after the other (G).
+    /// They checkpoint one after the other (G).
     pub groups: usize,
-    /// Seconds for the checkpoint of one group, without logged messages (C_0(q)).
+    /// Of one group, without logged messages (C_0(q)).
     pub checkpoint_seconds: f64,
-    /// Seconds for the recovery of one group, without logged messages (R_0(q)); it grows with the
-    /// checkpoint.
+    /// Of one group, without logged messages (R_0(q)); it grows with the checkpoint.
     pub recovery_seconds: f64,
-    /// Seconds of downtime after a failure (D).
     pub downtime_seconds: f64,
-    /// The share of full speed at which work continues during a checkpoint (alpha): 0 blocks, 1
-    /// hides it completely.
+    /// Of full speed, at which work continues during a checkpoint (alpha): 0 blocks, 1 hides it.
     pub overlap_fraction: f64,
-    /// The speed of work with message logging (lambda), above 0 and at most 1.
+    /// Of work with message logging (lambda), above 0 and at most 1.
     pub logging_speed: f64,
-    /// The speed of re-execution from the logs (rho), at least 1.
+    /// Of re-execution from the logs (rho), at least 1.
     pub replay_speed: f64,
-    /// The growth of the checkpoint per second of work (beta), as a share of its size.
+    /// Of the checkpoint, per second of work (beta), as a share of its size.
     pub growth_per_second: f64,
 }
 
 impl WasteModel {
-    /// The coordinated protocol, with one group and no logging.
     pub fn coordinated(
         checkpoint_seconds: f64,
         recovery_seconds: f64,
@@ -49,7 +45,6 @@ impl WasteModel {
         }
     }
 
-    /// Checks the parameters.
     pub(crate) fn validate(&self) -> Result<(), ModelError> {
         at_least("groups", self.groups, 1, "1 or more")?;
         non_negative("checkpoint_seconds", self.checkpoint_seconds)?;
@@ -63,13 +58,12 @@ impl WasteModel {
         Ok(())
     }
 
-    /// G C_0(q): seconds of all checkpoints in a period, without logged messages.
+    /// G C_0(q): of all checkpoints in a period, without logged messages.
     fn all_checkpoints_seconds(&self) -> f64 {
         self.groups as f64 * self.checkpoint_seconds
     }
 
-    /// `C(q) = C_0(q) (1 + beta lambda T) / (1 + G C_0(q) beta lambda
-    /// (1 - alpha))` (eq. 17).
+    /// `C(q) = C_0(q) (1 + beta lambda T) / (1 + G C_0(q) beta lambda (1 - alpha))` (eq. 17).
     pub fn grown_checkpoint_seconds(&self, period_seconds: f64) -> f64 {
         let growth = self.growth_per_second * self.logging_speed;
         let stall_seconds = self.all_checkpoints_seconds() * (1.0 - self.overlap_fraction);
@@ -104,8 +98,7 @@ impl WasteModel {
         bracket / (2.0 * t)
     }
 
-    /// RE-EXEC as the sum over all positions of a failure (eq. 8 to 12); quadratic in G, kept to
-    /// verify the closed form.
+    /// RE-EXEC summed over all positions of a failure (eq. 8 to 12), to verify the closed form.
     pub fn reexecution_seconds_summed(&self, period_seconds: f64) -> f64 {
         let (t, groups, a) = (period_seconds, self.groups, self.overlap_fraction);
         let (g_all, c) = (groups as f64, self.grown_checkpoint_seconds(t));
@@ -126,9 +119,7 @@ impl WasteModel {
     }
 
     /// `WASTE = (T - lambda WORK)/T + (D + R(q) + RE-EXEC/rho)/mu_p` (eq. 15; eq. 13 for lambda =
-    /// rho = 1, beta = 0; eq. 5 if also G = 1).
-    ///
-    /// A value of 1 or more means that the application makes no progress.
+    /// rho = 1, beta = 0; eq. 5 if also G = 1). From 1 on the application makes no progress.
     pub fn waste(&self, period_seconds: f64, platform_mtbf_seconds: f64) -> f64 {
         self.failure_free_waste(period_seconds)
             + self.failure_waste(period_seconds, platform_mtbf_seconds)
@@ -159,7 +150,7 @@ impl WasteModel {
         1.0 - (1.0 - free) * (1.0 - failing).max(0.0)
     }
 
-    /// The waste of the coordinated protocol with the same costs, [exactly](skt_model::exact).
+    /// With the costs of the protocol, [exactly](skt_model::exact).
     pub fn exact_coordinated_waste(&self, period_seconds: f64, platform_mtbf_seconds: f64) -> f64 {
         let protocol = Coordinated {
             checkpoint_seconds: self.checkpoint_seconds,
@@ -170,8 +161,8 @@ impl WasteModel {
         coordinated_waste(&protocol, period_seconds, platform_mtbf_seconds)
     }
 
-    /// The shortest period that has room for its checkpoints: `T >= G C_0(q) / (1 - G C_0(q) beta
-    /// lambda alpha)`, or `None` if the log grows faster than it can be written (eq. 18).
+    /// Has room for its checkpoints: `T >= G C_0(q) / (1 - G C_0(q) beta lambda alpha)`, or `None`
+    /// if the log grows faster than it can be written (eq. 18).
     pub fn shortest_period_seconds(&self) -> Option<f64> {
         let all_seconds = self.all_checkpoints_seconds();
         let room =
@@ -179,7 +170,7 @@ impl WasteModel {
         (room > 0.0).then(|| all_seconds / room)
     }
 
-    /// Whether the formula holds for a period (eq. 14, 18).
+    /// By eq. 14 and 18.
     pub fn validity(&self, period_seconds: f64, platform_mtbf_seconds: f64) -> Validity {
         match self.shortest_period_seconds() {
             None => Validity::NoPeriod,
@@ -191,14 +182,12 @@ impl WasteModel {
         }
     }
 
-    /// The period of least waste, found numerically among all periods that have room for their
-    /// checkpoints, up to ten MTBFs. The result has whether the formula holds there.
+    /// Of least waste among all periods with room for their checkpoints, up to ten MTBFs.
     pub fn best_period(&self, platform_mtbf_seconds: f64) -> Result<BestPeriod, ModelError> {
         self.search(platform_mtbf_seconds, 10.0 * platform_mtbf_seconds)
     }
 
-    /// The period of least waste among those of at most a tenth of the MTBF (eq. 14), as in the
-    /// paper's figures.
+    /// Of least waste among those of at most a tenth of the MTBF (eq. 14), as in the figures.
     pub fn best_valid_period(&self, platform_mtbf_seconds: f64) -> Result<BestPeriod, ModelError> {
         self.search(platform_mtbf_seconds, VALID_PERIOD_SHARE * platform_mtbf_seconds)
     }
@@ -227,8 +216,8 @@ impl WasteModel {
         })
     }
 
-    /// `T* = sqrt(2 mu_p C (1 - alpha))` for the coordinated protocol (section
-    /// 3.2; Young's formula for alpha = 0), whether or not it is admissible.
+    /// `T* = sqrt(2 mu_p C (1 - alpha))` for the coordinated protocol (section 3.2; Young's formula
+    /// for alpha = 0), whether or not it is admissible.
     pub fn young_period_seconds(&self, platform_mtbf_seconds: f64) -> f64 {
         (2.0 * platform_mtbf_seconds
             * self.all_checkpoints_seconds()
@@ -236,11 +225,10 @@ impl WasteModel {
             .sqrt()
     }
 
-    /// The platform MTBF at which the longest valid period, a tenth of it, has
-    /// a waste of exactly 1, for the coordinated protocol:
-    /// `[10 (1 - alpha) C + D + R + alpha C] / 0.95`, from eq. 5 with
-    /// T = mu_p/10. This is where section 5 sees a machine begin to progress
-    /// (4.32 h on Titan); it disregards T >= C.
+    /// At which the longest valid period, a tenth of it, has a waste of exactly 1, for the
+    /// coordinated protocol: `[10 (1 - alpha) C + D + R + alpha C] / 0.95`, from eq. 5 with T =
+    /// mu_p/10. This is where section 5 sees a machine begin to progress (4.32 h on Titan); it
+    /// disregards T >= C.
     pub fn progress_limit_seconds(&self) -> f64 {
         let (c, a) = (self.all_checkpoints_seconds(), self.overlap_fraction);
         ((1.0 - a) * c / VALID_PERIOD_SHARE + self.downtime_seconds + self.recovery_seconds + a * c)
@@ -248,13 +236,11 @@ impl WasteModel {
     }
 }
 
-/// The result of a search for the best period.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BestPeriod {
-    /// The period, or `None` if none is admissible.
+    /// `None` if no period is admissible.
     pub period_seconds: Option<f64>,
-    /// The waste of the period, at most 1; 1 if there is no period.
+    /// Of the period, at most 1; 1 if there is no period.
     pub waste: f64,
-    /// Whether the formula holds for the period.
     pub validity: Validity,
 }

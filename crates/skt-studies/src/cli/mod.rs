@@ -1,5 +1,3 @@
-//! The command line of `skt-studies`: a subcommand for each kind of study.
-
 mod output;
 mod path;
 mod progress_bar;
@@ -97,12 +95,10 @@ struct WasteArgs {
     checkpoint_seconds: Option<f64>,
 }
 
-/// The commands and their flags.
 pub fn command() -> clap::Command {
     Cli::command()
 }
 
-/// Parses the command line of this process and carries it out.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -164,7 +160,7 @@ fn write_all(folder: &Path) -> Result<(), StudyError> {
     Ok(())
 }
 
-/// Writes a figure as a drawing and as numbers.
+/// As a drawing and as numbers.
 fn write_both(folder: &Path, figure: &Figure) -> Result<(), StudyError> {
     write(&folder.join(format!("{}.svg", figure.id)), &figure.svg())?;
     write(&folder.join(format!("{}.csv", figure.id)), &figure.csv())

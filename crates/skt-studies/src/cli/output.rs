@@ -1,5 +1,3 @@
-//! Writes standard output and files.
-
 use std::io;
 use std::path::Path;
 
@@ -14,8 +12,7 @@ pub(super) fn print(text: &str) -> Result<(), StudyError> {
     written.map_err(|source| StudyError::Write { file: "standard output".into(), source })
 }
 
-/// Writes a figure in the format that the extension of `path` names; an existing file is
-/// overwritten only with `force`.
+/// In the format that the extension of `path` names; overwrites an existing file only with `force`.
 pub(super) fn write_figure(figure: &Figure, path: &Path, force: bool) -> Result<(), StudyError> {
     let file = path.display().to_string();
     let text = match path.extension().and_then(|extension| extension.to_str()) {

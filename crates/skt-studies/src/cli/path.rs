@@ -19,7 +19,7 @@ use skt_model::table::{Fields, table};
 use super::output;
 use crate::StudyError;
 
-/// More than a report of the largest machine has.
+/// A report of the largest machine has less.
 const REPORT_BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Debug, Args)]
@@ -116,7 +116,6 @@ panel is walked, or fewer: the time is within 1 %.
 part takes if nothing hides it. The model assumes messages, and has no contention, noise or
 checkpoints.";
 
-/// Predicts, fits or compares, according to the flags.
 pub(super) fn execute(args: &PathArgs) -> Result<(), StudyError> {
     let machine = machine(args)?;
     if let Some(path) = &args.save_machine {
@@ -141,8 +140,7 @@ pub(super) fn execute(args: &PathArgs) -> Result<(), StudyError> {
     print(args, &[("", vec![unit_seconds]), ("runs", runs), ("changes", changes)])
 }
 
-/// Prints groups of columns: each as a table, or as a member of one JSON object, which has the
-/// values of the group without a name itself.
+/// Each group is a table, or a member of one JSON object; the group without a name is its values.
 fn print(args: &PathArgs, groups: &[(&str, Vec<Fields>)]) -> Result<(), StudyError> {
     if !args.json {
         let tables = groups.iter().flat_map(|(name, columns)| match *name {
@@ -166,7 +164,6 @@ fn print(args: &PathArgs, groups: &[(&str, Vec<Fields>)]) -> Result<(), StudyErr
     output::print(&(serde_json::to_string_pretty(&document).expect("numbers and names") + "\n"))
 }
 
-/// The fastest test of each run in these reports.
 fn read_all(files: &[PathBuf]) -> Result<Vec<MeasuredTest>, StudyError> {
     let mut runs = Vec::new();
     for path in files {
@@ -222,8 +219,7 @@ fn read_machine(path: &Path) -> Result<Machine, StudyError> {
     Machine::parse(&text).map_err(|why| StudyError::Usage(format!("'{}' is {why}", path.display())))
 }
 
-/// N: the flag's value, or the largest multiple of NB whose matrix takes the given memory of each
-/// rank.
+/// N: the flag's value, or the largest multiple of NB whose matrix takes the memory of each rank.
 fn order(args: &PathArgs, nb: usize) -> Result<usize, StudyError> {
     let Some(gib) = args.memory_gib else { return Ok(args.n.expect("one of both is given")) };
     let doubles = gib * f64::from(1u32 << 30) / 8.0 * (args.p * args.q) as f64;
@@ -236,8 +232,7 @@ fn order(args: &PathArgs, nb: usize) -> Result<usize, StudyError> {
     Ok(n)
 }
 
-/// Predicts all combinations, those with the highest rate first; with --memory-gib, N depends on
-/// NB, so times do not compare.
+/// Of all combinations, the highest rate first; with --memory-gib, N depends on NB.
 fn predictions(
     args: &PathArgs,
     machine: &Machine,
@@ -265,8 +260,7 @@ fn predictions(
     Ok(all)
 }
 
-/// Predictions: without halves, then with each change of the solver alone, then with all of these
-/// changes.
+/// Without halves, then with each change of the solver alone, then with all of these changes.
 fn changes(run: &RunParams, machine: &Machine) -> Result<Vec<Fields>, StudyError> {
     let none = Changes::default();
     let all = Changes { prompt_forwarding: true, wait_for_oldest: true, team_without_loss: true };
@@ -324,8 +318,7 @@ fn fields(run: &RunParams, predicted: &Prediction, machine: &Machine) -> Fields 
     ])
 }
 
-/// Each test as predicted and as measured, and the errors of all together: of the time, and of each
-/// phase in parts of the time.
+/// And the errors of all together: of the time, and of each phase in parts of the time.
 fn compare(tests: &[MeasuredTest], machine: &Machine) -> Result<(Vec<Fields>, Fields), StudyError> {
     let (mut all, mut errors) = (Vec::new(), Vec::new());
     let mut of_phases = Phases::default().named();

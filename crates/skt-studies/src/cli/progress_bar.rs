@@ -1,8 +1,6 @@
-//! A progress bar for studies.
-
 use std::io::{IsTerminal as _, Write as _};
 
-/// A progress bar on standard error, if that is a terminal.
+/// On standard error, if that is a terminal.
 pub(super) struct ProgressBar {
     what: &'static str,
     total: usize,

@@ -1,6 +1,3 @@
-//! `skt-studies published`: predictions for published runs on machines of others, with the real
-//! rates.
-
 use std::fmt::Write as _;
 
 use super::output;
@@ -21,7 +18,7 @@ pub(super) fn execute() -> Result<(), StudyError> {
     output::print(&(table(&all) + &cofc + &growth(stellar, &predict_stellar()?)))
 }
 
-/// The runs of a cluster, of which the first is the calibration.
+/// The first of a cluster's runs is the calibration.
 fn growth(head: &str, runs: &[(Published, f64)]) -> String {
     let mut text = format!(
         "\n{head}; the first line is the calibration\n\n\

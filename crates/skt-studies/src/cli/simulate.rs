@@ -1,5 +1,3 @@
-//! `skt-studies simulate`: simulates a checkpointed job many times.
-
 use super::output;
 use super::progress_bar::ProgressBar;
 use super::simulate_args::{ProtocolName, SimulateArgs};

@@ -1,5 +1,3 @@
-//! Flags of `skt-studies simulate`.
-
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};

@@ -1,5 +1,3 @@
-//! What `skt-studies simulate` simulates, and what the formulas predict for it.
-
 use super::simulate_args::{LawName, ProtocolName, SimulateArgs};
 use super::stated_levels::StatedLevels;
 use crate::StudyError;
@@ -31,7 +29,7 @@ pub(super) fn law(args: &SimulateArgs) -> Result<Law, StudyError> {
     Ok(law)
 }
 
-/// Mean time between failures of all nodes together.
+/// Of all nodes together.
 fn system_mtbf_seconds(args: &SimulateArgs) -> Result<f64, StudyError> {
     at_least("nodes", args.nodes, 1, "1 or more")?;
     Ok(match law(args)? {
@@ -40,10 +38,10 @@ fn system_mtbf_seconds(args: &SimulateArgs) -> Result<f64, StudyError> {
     })
 }
 
-/// A prediction: of what, by which formula, and its value.
+/// Of what, by which formula, and the value.
 pub(super) type Formula = (&'static str, String, f64);
 
-/// A job whose nodes checkpoint at the same time, in memory or to stable storage, or not at all.
+/// All nodes checkpoint at once, in memory or to stable storage, or not at all.
 pub(super) fn coordinated(
     args: &SimulateArgs,
 ) -> Result<(CoordinatedJob, Vec<Formula>), StudyError> {
@@ -118,7 +116,7 @@ fn protection(args: &SimulateArgs) -> Result<Protection, StudyError> {
     })
 }
 
-/// Probabilities for in-memory checkpoints and exponential failures; empty for other laws.
+/// For exponential failures; empty for other laws.
 fn in_memory_formulas(
     args: &SimulateArgs,
     group: Group,
@@ -168,7 +166,7 @@ fn best_interval_seconds(model: &WasteModel, mtbf_seconds: f64) -> f64 {
     (best.at - checkpoint_seconds).max(1e-6 * mtbf_seconds)
 }
 
-/// A job of groups that checkpoint one after the other, with message logging.
+/// Groups checkpoint one after the other, with message logging.
 pub(super) fn hierarchical(
     args: &SimulateArgs,
 ) -> Result<(HierarchicalJob, Vec<Formula>), StudyError> {
@@ -227,7 +225,6 @@ pub(super) fn hierarchical(
     Ok((job, formulas))
 }
 
-/// A simulation with levels of images, with the values for the formula.
 pub(super) struct Levelled {
     pub(super) job: LevelledJob,
     pub(super) law: Law,
@@ -236,7 +233,6 @@ pub(super) struct Levelled {
 }
 
 impl Levelled {
-    /// The waste that the formula predicts.
     pub(super) fn formula(&self) -> Formula {
         let Self { levels, schedule, .. } = self;
         let periods = levels.periods_seconds(schedule);
@@ -252,7 +248,7 @@ impl Levelled {
     }
 }
 
-/// The job that these flags describe, with levels of images of `node_bytes` per node.
+/// Images have `node_bytes` per node.
 pub(super) fn levelled(
     args: &SimulateArgs,
     stated: &StatedLevels,
@@ -275,8 +271,8 @@ pub(super) fn levelled(
     Ok(Levelled { job, law, levels, schedule })
 }
 
-/// Refuses flags that do not apply together with levels. Failures of levels are memoryless, the
-/// only ones that the formula covers; their costs are stated, not derived from groups and spares.
+/// That do not apply together with levels. Failures of levels are memoryless, the only ones that
+/// the formula covers; their costs are stated, not derived from groups and spares.
 fn refuse_others(args: &SimulateArgs) -> Result<(), StudyError> {
     let in_memory = [ProtocolName::SelfCheckpoint, ProtocolName::Double];
     let others = [

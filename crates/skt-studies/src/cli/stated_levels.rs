@@ -1,6 +1,3 @@
-//! Levels of images for `skt-studies simulate`, from the user's flags to the values of the
-//! simulator and of the formula.
-
 use std::str::FromStr;
 
 use skt_host::levels::{IMAGES_MTBF_SECONDS, Reach, with_options};
@@ -9,21 +6,21 @@ use skt_host::units::{parse_bytes_per_second, parse_seconds};
 use skt_model::ModelError;
 use skt_model::levels::{Level, Levels, Schedule};
 
-/// A level of images, as `--level` of `simulate` states it.
+/// As in `--level` of `simulate`.
 #[derive(Debug, Clone, PartialEq)]
 struct Stated {
     reach: Reach,
-    /// The bandwidth of each node, or of all nodes together if they share the level.
+    /// Of each node, or of all nodes together if they share the level.
     bytes_per_second: f64,
-    /// Seconds between two images; `None` for the best interval.
+    /// Between two images; `None` for the best interval.
     every_seconds: Option<f64>,
-    /// Seconds of work that an image costs; `None` for all of the time that it takes to write.
+    /// Of work, by an image; `None` for all of the time that it takes to write.
     cost_seconds: Option<f64>,
-    /// Mean time between failures that need this level and no nearer one.
+    /// Between failures that need this level and no nearer one.
     mtbf_seconds: f64,
 }
 
-/// The levels of `simulate`, the nearest first.
+/// The nearest first.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct StatedLevels(Vec<Stated>);
 
@@ -58,8 +55,8 @@ impl Stated {
         Some(())
     }
 
-    /// The level on `nodes` nodes, each with an image of `node_bytes`. Without the reading of
-    /// images, the restart after a failure takes `outage_seconds`.
+    /// Each of `nodes` nodes has an image of `node_bytes`. Without the reading of images, the
+    /// restart after a failure takes `outage_seconds`.
     fn level(&self, nodes: usize, node_bytes: f64, outage_seconds: f64) -> Level {
         let bytes = match self.reach {
             Reach::Local => node_bytes,
@@ -85,7 +82,7 @@ impl FromStr for StatedLevels {
 }
 
 impl StatedLevels {
-    /// The levels below the level `memory`, on `nodes` nodes, each with images of `node_bytes`.
+    /// The levels below `memory`.
     pub(super) fn below(
         &self,
         memory: Level,
@@ -99,8 +96,8 @@ impl StatedLevels {
         Ok(levels)
     }
 
-    /// How often each level has an image: as stated, at the first checkpoint after that time, else
-    /// as is best. An image is never begun before the previous one of its level is done.
+    /// As stated, at the first checkpoint after that time, else as is best. An image is never begun
+    /// before the previous one of its level is done.
     pub(super) fn schedule(
         &self,
         levels: &Levels,

@@ -1,5 +1,4 @@
-//! Figures of raw runs of `scripts/measure/papers` and `benches/encoding.rs`: a line
-//! `figure,series,x,value` for each run, after a header.
+//! Raw runs of `scripts/measure/papers` and `benches/encoding.rs`: lines `figure,series,x,value`.
 
 use crate::plot::{Axis, Body, Figure, Series};
 use skt_host::median::median;
@@ -8,7 +7,6 @@ use crate::StudyError;
 
 const HEADER: &str = "figure,series,x,value";
 
-/// What a figure of measured values shows.
 struct Shown {
     name: &'static str,
     title: &'static str,
@@ -104,7 +102,7 @@ const MEASURED: &[Shown] = &[
     },
 ];
 
-/// A run: its figure, its series, its x and the value.
+/// Its figure, its series, its x and the value.
 type Row<'a> = (&'static Shown, &'a str, &'a str, f64);
 
 fn row(line: &str) -> Option<Row<'_>> {
@@ -114,7 +112,7 @@ fn row(line: &str) -> Option<Row<'_>> {
     Some((MEASURED.iter().find(|shown| shown.name == figure)?, series, x, value))
 }
 
-/// The figures of a file of raw runs, each point the median of its runs.
+/// Each point is the median of its runs.
 pub(crate) fn measured(text: &str) -> Result<Vec<Figure>, StudyError> {
     let is_run = |line: &&str| !line.starts_with('#') && *line != HEADER;
     let read = |(at, line)| {
@@ -131,7 +129,7 @@ pub(crate) fn measured(text: &str) -> Result<Vec<Figure>, StudyError> {
     Ok(shown.drain(..).map(|name| figure(of(name), &rows)).collect())
 }
 
-/// The words without repetitions, in the order of the first of each.
+/// Without repetitions, in the order of the first of each.
 fn in_order<'a>(words: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     words.fold(Vec::new(), |mut all, word| {
         if !all.contains(&word) {

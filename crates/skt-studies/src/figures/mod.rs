@@ -1,5 +1,3 @@
-//! The papers' figures and ours, each computed on demand.
-
 mod bosilca;
 mod chen;
 mod measured;
@@ -17,12 +15,11 @@ use skt_model::ModelError;
 pub(crate) use measured::measured;
 pub(crate) use page::index_page;
 
-/// The caption and the charts of a figure.
 type Content = (String, Body);
 
 type Maker = fn() -> Result<Content, StudyError>;
 
-/// All figures with their titles, in the order of the index page.
+/// In the order of the index page.
 const CATALOGUE: &[(&str, &str, Maker)] = &[
     ("tang-04-efficiency", "HPL performance over the order of the matrix", tang::efficiency_fit),
     ("tang-05-top10", "Efficiency of the ten largest machines with less memory", tang::top10),
@@ -130,12 +127,10 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     CATALOGUE.iter().map(|(name, ..)| *name)
 }
 
-/// Names and titles of all figures.
 pub(crate) fn titles() -> impl Iterator<Item = (&'static str, &'static str)> {
     CATALOGUE.iter().map(|(name, title, _)| (*name, *title))
 }
 
-/// Makes the figure of this name.
 pub(crate) fn make(name: &str) -> Result<Figure, StudyError> {
     match CATALOGUE.iter().find(|(known, ..)| *known == name) {
         Some((id, title, maker)) => {
@@ -149,23 +144,21 @@ pub(crate) fn make(name: &str) -> Result<Figure, StudyError> {
     }
 }
 
-/// The slim and the fat platform at exascale with this time of a checkpoint.
 fn exascale(checkpoint_seconds: f64) -> [Platform; 2] {
     [Platform::EXASCALE_SLIM, Platform::EXASCALE_FAT]
         .map(|platform| platform.with_checkpoint_seconds(checkpoint_seconds))
 }
 
-/// `count` values from `low` to `high` in equal ratios.
+/// In equal ratios.
 fn log_steps(low: f64, high: f64, count: usize) -> impl Iterator<Item = f64> + Clone {
     (0..count).map(move |i| low * (high / low).powf(i as f64 / (count - 1) as f64))
 }
 
-/// `count` values from `low` to `high` in equal differences.
+/// In equal differences.
 fn steps(low: f64, high: f64, count: usize) -> impl Iterator<Item = f64> + Clone {
     (0..count).map(move |i| low + (high - low) * i as f64 / (count - 1) as f64)
 }
 
-/// Evaluates `f` at every x, stopping at the first error.
 fn sample(
     xs: impl Iterator<Item = f64>,
     f: impl Fn(f64) -> Result<f64, ModelError>,

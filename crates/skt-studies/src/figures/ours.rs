@@ -1,4 +1,4 @@
-//! Figures of our own: m parities, scale, spares, and the simulator.
+//! m parities, scale, spares, and the simulator.
 
 use super::{Content, log_steps, sample};
 use crate::StudyError;
@@ -30,7 +30,7 @@ pub(super) fn memory_of_parities() -> Result<Content, StudyError> {
     Ok((caption, Body::lines(x, y, series)))
 }
 
-/// The job of the figures over scale: a day's run on nodes with an MTBF of 5 years.
+/// A day's run on nodes with an MTBF of 5 years.
 fn day_job(protocol: Protocol, parities: usize, nodes: usize) -> Result<InMemoryJob, ModelError> {
     Ok(InMemoryJob {
         protocol,
@@ -46,7 +46,6 @@ fn day_job(protocol: Protocol, parities: usize, nodes: usize) -> Result<InMemory
     })
 }
 
-/// The expected outcome of a day's run.
 fn day_expected(
     protocol: Protocol,
     parities: usize,
@@ -172,7 +171,7 @@ fn self_waste(platform: &Platform, group: Group) -> Result<Vec<(f64, f64)>, Mode
     best_exact_waste(platform, &WasteModel::coordinated(checkpoint, checkpoint, 60.0, 0.0))
 }
 
-/// The least exact waste over all periods, by the processor's MTBF in years.
+/// Over all periods, by the processor's MTBF in years.
 fn best_exact_waste(
     platform: &Platform,
     model: &WasteModel,
@@ -199,8 +198,7 @@ fn waste_over_period(series: Vec<Series>) -> Body {
     Body::lines(x, y, series)
 }
 
-/// A point of a simulated curve: the period in hours, the waste, and half of its confidence
-/// interval.
+/// The period in hours, the waste, and half of its confidence interval.
 fn seen_waste(period_seconds: f64, summary: &Summary) -> (f64, f64, f64) {
     let waste = &summary.waste;
     (period_seconds / HOUR_SECONDS, waste.mean, waste.half_width(CONFIDENCE))
@@ -325,7 +323,7 @@ const LOSS_INTERVAL_SECONDS: f64 = 500.0;
 const LOSS_NODES: usize = 64;
 const LOSS_NODE_MTBF_SECONDS: f64 = 5_000.0 * LOSS_NODES as f64;
 
-/// The job whose groups like this keep the data or not, if an outage takes `outage_seconds`.
+/// Groups like this keep the data or not, if an outage takes `outage_seconds`.
 fn loss_job(group: Group, outage_seconds: f64) -> InMemoryJob {
     InMemoryJob {
         protocol: Protocol::SelfCheckpoint,

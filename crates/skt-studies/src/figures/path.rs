@@ -1,5 +1,3 @@
-//! The critical path of the solver on machines that are not available.
-
 use skt_host::choice::Bcast;
 
 use super::Content;
@@ -10,7 +8,7 @@ use skt_model::path::{Changes, Machine, Part, RunParams, predict};
 
 const GIB: f64 = (1u32 << 30) as f64;
 
-/// Grids from the ranks of one node to 24,576 ranks.
+/// From the ranks of one node to 24,576 ranks.
 const GRIDS: [(usize, usize); 6] = [(2, 2), (4, 4), (8, 8), (16, 16), (32, 48), (128, 192)];
 
 const ASSUMED: &str = "Compute as fitted on two cores (Zen 4); nodes of 64 cores and one link of 23 \
@@ -18,7 +16,6 @@ const ASSUMED: &str = "Compute as fitted on two cores (Zen 4); nodes of 64 cores
                        5.75 GB/s a rank, all by messages. NB 384, DEPTH 1, 2ringM, mix. An \
                        extrapolation.";
 
-/// The fitted core on an assumed network.
 fn machine() -> Machine {
     Machine { message_seconds: 1.5e-6, message_byte_seconds: 1.0 / 5.75e9, ..Machine::ZEN4_CORE }
 }
@@ -27,13 +24,12 @@ fn run(n: usize, grid: (usize, usize)) -> RunParams {
     RunParams { threads: 16, bcast: Bcast::TwoRingM, ..RunParams::new(n, 384, grid) }
 }
 
-/// The order of a matrix of `gib` GiB per rank.
+/// Of a matrix of `gib` GiB per rank.
 fn order(gib: f64, (p, q): (usize, usize)) -> usize {
     (gib * GIB / 8.0 * (p * q) as f64).sqrt() as usize / 384 * 384
 }
 
-/// The solver as it is, with the change that would help most, and with the rows of all columns
-/// exchanged at once.
+/// As it is, with the change that would help most, and with all rows exchanged at once.
 fn variants(run: RunParams) -> [(&'static str, RunParams, Changes); 3] {
     let none = Changes::default();
     let team = Changes { team_without_loss: true, ..none };

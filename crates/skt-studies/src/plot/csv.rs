@@ -1,8 +1,7 @@
-//! The numbers of figures as CSV (RFC 4180).
+//! RFC 4180.
 
 use super::{Body, LineChart, Point, Series};
 
-/// The numbers of a figure, after a header.
 pub(super) fn rows(body: &Body) -> String {
     match body {
         Body::Panels { panels, .. } => panel_rows(panels),
@@ -18,8 +17,7 @@ pub(super) fn rows(body: &Body) -> String {
     }
 }
 
-/// The rows of panels. If they differ in their axes, every row names both axes; only columns that
-/// some row needs are there.
+/// Rows of panels that differ in their axes name both; only columns that some row needs are there.
 fn panel_rows(panels: &[LineChart]) -> String {
     let Some(LineChart { x, y, .. }) = panels.first() else { return String::new() };
     let columns = [x.column, y.column];
@@ -58,7 +56,7 @@ fn row(fields: impl IntoIterator<Item = String>) -> String {
     quoted.collect::<Vec<_>>().join(",") + "\n"
 }
 
-/// Formats a number with at most ten significant digits, and no more than it needs.
+/// At most ten significant digits, and no more than it needs.
 pub(super) fn number(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return value.to_string();

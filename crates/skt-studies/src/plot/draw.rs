@@ -1,5 +1,3 @@
-//! Draws figures as SVG.
-
 use std::error::Error;
 use std::ops::Range;
 
@@ -14,8 +12,7 @@ use super::{Axis, Body, Figure, LineChart, Point};
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn Error>>;
 
-/// The palette of Okabe and Ito, which people with any colour vision can distinguish, without its
-/// yellow, which is too pale for lines on white.
+/// The palette of Okabe and Ito, for any colour vision, without its yellow, too pale on white.
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -31,11 +28,10 @@ const CHART: (u32, u32) = (600, 380);
 const PANEL: (u32, u32) = (350, 280);
 const TITLE_HEIGHT: u32 = 40;
 const LEGEND_ROW: u32 = 20;
-/// Width of a letter of 12 px and of the title, approximately.
+/// Of 12 px and of the title, about.
 const LETTER: u32 = 7;
 const TITLE_LETTER: u32 = 10;
 
-/// The figure as one SVG document.
 pub(super) fn document(figure: &Figure) -> String {
     let (names, (width, height)) = match &figure.body {
         Body::Panels { columns, panels } => {
@@ -84,7 +80,7 @@ pub(super) fn document(figure: &Figure) -> String {
     svg
 }
 
-/// Draws the names of the series, in `columns` of this width, each after its look.
+/// In `columns` of this width, each after its look.
 fn draw_legend(area: &Area, names: &[&str], body: &Body, columns: usize, width: u32) -> Drawn {
     let is_measured = |name: &str| match body {
         Body::Panels { panels, .. } => {
@@ -106,7 +102,7 @@ fn draw_legend(area: &Area, names: &[&str], body: &Body, columns: usize, width: 
     Ok(())
 }
 
-/// The names of the series of all panels, each once.
+/// Of the series of all panels, each once.
 fn names(panels: &[LineChart]) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for series in panels.iter().flat_map(|panel| &panel.series) {
@@ -125,7 +121,7 @@ fn filled(look: usize) -> ShapeStyle {
     colour(look).filled()
 }
 
-/// A line through pixels, or points of a chart.
+/// In pixels, or in points of a chart.
 fn line<C>(points: Vec<C>, look: usize) -> PathElement<C> {
     // A colour that comes again is thinner.
     PathElement::new(points, colour(look).stroke_width(if look < COLOURS.len() { 2 } else { 1 }))
@@ -139,7 +135,7 @@ fn marker<C>(at: C, look: usize) -> Circle<C, i32> {
     )
 }
 
-/// Draws a chart of lines; `names` gives each series its look.
+/// `names` gives each series its look.
 fn lines(area: &Area, chart: &LineChart, names: &[&str]) -> Drawn {
     let points = || chart.series.iter().flat_map(|series| &series.points);
     let x = ends(&chart.x, points().map(|point| point.x));
@@ -157,7 +153,7 @@ fn lines(area: &Area, chart: &LineChart, names: &[&str]) -> Drawn {
     }
 }
 
-/// Draws what `is_shown` of a chart of lines between these ends.
+/// What `is_shown`, between these ends.
 fn draw_lines<X, Y>(
     area: &Area,
     chart: &LineChart,
@@ -199,7 +195,7 @@ where
     Ok(())
 }
 
-/// The ends of an axis: those that it has, or those of the `values` that have a place on it.
+/// Those that the axis has, or those of the `values` that have a place on it.
 fn ends(axis: &Axis, values: impl Iterator<Item = f64>) -> Range<f64> {
     let usable = values.filter(|value| value.is_finite() && (!axis.is_log || *value > 0.0));
     let of_data = usable.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
@@ -219,7 +215,6 @@ fn ends(axis: &Axis, values: impl Iterator<Item = f64>) -> Range<f64> {
     }
 }
 
-/// Draws groups of bars.
 fn bars(
     area: &Area,
     category: &str,

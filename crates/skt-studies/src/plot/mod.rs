@@ -1,40 +1,33 @@
-//! Figures as SVG and CSV: lines with error bars, grouped bars, and grids of panels.
-//!
 //! A figure is data first: [`Figure::csv`] and [`Figure::svg`] show the same numbers.
 
 mod csv;
 mod draw;
 
-/// An axis of a chart.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Axis {
-    /// The label for people, with the unit: "platform MTBF (hours)".
+    /// For people, with the unit: "platform MTBF (hours)".
     pub(crate) label: &'static str,
-    /// The column name for programs, with the unit: "platform_mtbf_hours".
+    /// For programs, with the unit: "platform_mtbf_hours".
     pub(crate) column: &'static str,
     is_log: bool,
-    /// The fixed ends of the axis; `None` for those of the data.
+    /// `None` for those of the data.
     ends: Option<(f64, f64)>,
 }
 
 impl Axis {
-    /// A linear axis that fits its data.
     pub(crate) fn linear(label: &'static str, column: &'static str) -> Self {
         Self { label, column, is_log: false, ends: None }
     }
 
-    /// A logarithmic axis that fits its data.
     pub(crate) fn log(label: &'static str, column: &'static str) -> Self {
         Self { is_log: true, ..Self::linear(label, column) }
     }
 
-    /// This axis with fixed ends.
     pub(crate) fn between(self, low: f64, high: f64) -> Self {
         Self { ends: Some((low, high)), ..self }
     }
 }
 
-/// One point of a series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Point {
     pub(crate) x: f64,
@@ -43,17 +36,16 @@ pub(crate) struct Point {
     pub(crate) error: Option<f64>,
 }
 
-/// A named series of points, in order of x.
+/// In order of x.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Series {
     pub(crate) name: String,
-    /// Whether the points are marked, with error bars, and not joined by a line.
+    /// Points are marked, with error bars, and not joined by a line.
     pub(crate) is_measured: bool,
     pub(crate) points: Vec<Point>,
 }
 
 impl Series {
-    /// A line through `points`.
     pub(crate) fn line(
         name: impl Into<String>,
         points: impl IntoIterator<Item = (f64, f64)>,
@@ -62,7 +54,7 @@ impl Series {
         Self { name: name.into(), is_measured: false, points }
     }
 
-    /// Markers with error bars, from `(x, y, half width)`.
+    /// With error bars, from `(x, y, half width)`.
     pub(crate) fn measured(
         name: impl Into<String>,
         points: impl IntoIterator<Item = (f64, f64, f64)>,
@@ -72,7 +64,6 @@ impl Series {
     }
 }
 
-/// A chart of lines and markers.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LineChart {
     pub(crate) title: String,
@@ -81,24 +72,20 @@ pub(crate) struct LineChart {
     pub(crate) series: Vec<Series>,
 }
 
-/// The content of a figure.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Body {
     /// Charts of lines that share one legend, row by row; series of the same name look alike in all
     /// of them. A single chart has no title.
     Panels {
-        /// Number of charts per row.
+        /// Charts per row.
         columns: usize,
-        /// All charts.
         panels: Vec<LineChart>,
     },
     /// One chart of bars, one group per category.
     Bars {
-        /// What the categories are, for people and as the name of a column.
+        /// For people, and as the name of a column.
         category: (&'static str, &'static str),
-        /// The names of the categories.
         categories: Vec<String>,
-        /// The vertical axis.
         y: Axis,
         /// The name of each series, with one value per category.
         series: Vec<(String, Vec<f64>)>,
@@ -106,32 +93,27 @@ pub(crate) enum Body {
 }
 
 impl Body {
-    /// One chart of lines.
     pub(crate) fn lines(x: Axis, y: Axis, series: Vec<Series>) -> Self {
         Self::Panels { columns: 1, panels: vec![LineChart { title: String::new(), x, y, series }] }
     }
 }
 
-/// A figure with its name and its explanation.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Figure {
     /// The file name without extension.
     pub(crate) id: &'static str,
-    /// The heading.
     pub(crate) title: String,
-    /// A paragraph on what the figure shows, from which equations, with which numbers.
+    /// What the figure shows, from which equations, with which numbers.
     pub(crate) caption: String,
-    /// The charts.
     pub(crate) body: Body,
 }
 
 impl Figure {
-    /// The figure as a standalone SVG document.
     pub(crate) fn svg(&self) -> String {
         draw::document(self)
     }
 
-    /// The figure's numbers, one row per point, with a header that names units.
+    /// One row per point, with a header that names units.
     pub(crate) fn csv(&self) -> String {
         csv::rows(&self.body)
     }

@@ -4,31 +4,25 @@ use super::machines::{COFC_CORES, Processors, STELLAR, cofc};
 use super::runs::{Published, published};
 use crate::StudyError;
 
-/// A published run with the rates that the model predicts for it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Predicted {
-    /// The run.
     pub of: Published,
-    /// The rate with equal processors, which is judged.
+    /// With equal processors, which is judged.
     pub equal_gflops: f64,
-    /// The rate with the slowest processor of the time.
+    /// With the slowest processor of the time.
     pub slowest_gflops: f64,
 }
 
-/// What was to be reached, and what was.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gate {
-    /// The condition.
     pub condition: &'static str,
     /// The least or largest value that passes.
     pub limit: f64,
-    /// The value.
     pub value: f64,
-    /// Whether it is within the limit.
     pub passed: bool,
 }
 
-/// Predicts all runs on Dahu; `done` gets the number of those that are predicted.
+/// `done` gets the number of runs that are predicted.
 pub(crate) fn predict_dahu(done: impl Fn(usize)) -> Result<Vec<Predicted>, StudyError> {
     let mut all = Vec::new();
     for of in published().filter(|of| of.machine == "dahu") {
@@ -41,8 +35,8 @@ pub(crate) fn predict_dahu(done: impl Fn(usize)) -> Result<Vec<Predicted>, Study
     Ok(all)
 }
 
-/// The runs on one node and more of a cluster, each with the rate that the model predicts from the
-/// first: its cores get the DGEMM rate with which `rate` predicts that run's rate.
+/// Of a cluster, each run with the rate that the model predicts from the first: its cores get the
+/// DGEMM rate with which `rate` predicts that run's rate.
 fn predict_from_one_node(
     machine: &str,
     cores: usize,
@@ -58,19 +52,19 @@ fn predict_from_one_node(
     all.into_iter().map(predicted).collect()
 }
 
-/// The runs of the cluster "cofc", each with the rate that the model predicts from the first.
+/// Each run of "cofc" with the rate that the model predicts from the first.
 pub fn predict_cofc() -> Result<Vec<(Published, f64)>, StudyError> {
     let rate = |of: &Published, flops| of.with_a_rank_a_node(&cofc(flops), COFC_CORES);
     predict_from_one_node("cofc", COFC_CORES, rate)
 }
 
-/// The runs of the cluster "stellar", each with the rate that the model predicts from the first.
+/// Each run of "stellar" with the rate that the model predicts from the first.
 pub fn predict_stellar() -> Result<Vec<(Published, f64)>, StudyError> {
     let rate = |of: &Published, flops| of.with_a_rank_a_core(&cofc(flops), STELLAR);
     predict_from_one_node("stellar", STELLAR.ranks_per_node, rate)
 }
 
-/// By how much a predicted rate exceeds the real one, relative to that.
+/// Relative to the real rate.
 pub fn error(predicted_gflops: f64, real_gflops: f64) -> f64 {
     predicted_gflops / real_gflops - 1.0
 }
@@ -81,7 +75,7 @@ impl Predicted {
     }
 }
 
-/// The gates, in the order in which they were set.
+/// In the order in which they were set.
 pub fn gates(all: &[Predicted]) -> [Gate; 4] {
     let of = |experiment: &str| {
         all.iter().filter(move |p| p.of.experiment == experiment).collect::<Vec<_>>()
@@ -111,7 +105,7 @@ pub fn gates(all: &[Predicted]) -> [Gate; 4] {
     ]
 }
 
-/// Spearman's rank correlation of two lists without equal values.
+/// Spearman's, of two lists without equal values.
 fn rank_correlation(a: &[f64], b: &[f64]) -> f64 {
     let ranks = |list: &[f64]| -> Vec<f64> {
         list.iter().map(|x| list.iter().filter(|y| *y < x).count() as f64).collect()

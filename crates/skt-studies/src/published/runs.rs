@@ -1,5 +1,3 @@
-//! The published runs of HPL, and the model's run for each.
-
 use skt_host::choice::{Bcast, Swap};
 use skt_model::path::{Changes, Machine, Placement, RunParams, predict};
 
@@ -8,33 +6,29 @@ use crate::StudyError;
 
 /// One line for each run, with its source and commit.
 const RUNS: &str = include_str!("../../data/published.csv");
-/// The local columns above which "mix" takes spread-roll (Ezibenroc/hpl, `bin/SMPI/HPL.dat`), and
-/// those on Stellar.
+/// Above which "mix" takes spread-roll (Ezibenroc/hpl, `bin/SMPI/HPL.dat`), and on Stellar.
 const SWAP_THRESHOLD: usize = 128;
 const STELLAR_SWAP_THRESHOLD: usize = 64;
 
-/// A run of HPL on a machine of others.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Published {
-    /// The machine's name.
     pub machine: &'static str,
     /// What was varied.
     pub experiment: &'static str,
     /// Year and month.
     pub date: &'static str,
-    /// Number of nodes.
     pub nodes: usize,
-    /// The parameters, without threads and placement.
+    /// Without threads and placement.
     pub run: RunParams,
-    /// Number of times that it was run.
+    /// How many times it was run.
     pub runs: usize,
-    /// The median of their rates.
+    /// The median.
     pub gflops: f64,
-    /// The rate that the owners' simulation predicts.
+    /// As the owners' simulation predicts.
     pub theirs_gflops: Option<f64>,
 }
 
-/// All published runs, in the order of the file.
+/// In the order of the file.
 pub fn published() -> impl Iterator<Item = Published> {
     RUNS.lines().skip(1).map(read)
 }
@@ -64,13 +58,12 @@ fn read(line: &'static str) -> Published {
 }
 
 impl Published {
-    /// The rate that the model predicts for a run on Dahu.
     pub fn on_dahu(&self, processors: Processors) -> Result<f64, StudyError> {
         assert_eq!(self.machine, "dahu");
         self.with_a_rank_a_core(&dahu(processors), DAHU)
     }
 
-    /// The rate that the model predicts on `machine` with a rank on each core of its nodes.
+    /// With a rank on each core of its nodes.
     pub(crate) fn with_a_rank_a_core(
         &self,
         machine: &Machine,
@@ -81,7 +74,7 @@ impl Published {
         Ok(predict(&run, machine, &Changes::default())?.gflops)
     }
 
-    /// The rate that the model predicts on `machine` with `threads` threads on each node.
+    /// With `threads` threads on each node.
     pub(crate) fn with_a_rank_a_node(
         &self,
         machine: &Machine,

@@ -1,5 +1,3 @@
-//! Runs one job many times, on all cores.
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -10,26 +8,21 @@ use super::{Job, RunEnd, RunOutcome};
 use crate::StudyError;
 use skt_model::error::at_least;
 
-/// How to repeat a job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Batch {
-    /// Number of independent runs.
     pub runs: usize,
-    /// The seed; the same seed gives the same outcomes on any number of threads.
+    /// Gives the same outcomes on any number of threads.
     pub seed: u64,
-    /// Number of threads; 0 for one per core.
+    /// 0 for one per core.
     pub threads: usize,
-    /// Number of nodes that can fail.
+    /// Those that can fail.
     pub nodes: usize,
-    /// The law by which nodes fail.
     pub law: Law,
-    /// The ages of the nodes at the start.
     pub ages: Ages,
 }
 
 impl Batch {
-    /// Runs `job` and summarizes the outcomes. `progress` is called with the number of finished
-    /// runs from time to time, from any thread.
+    /// `progress` is called with the number of finished runs from time to time, from any thread.
     pub fn run(
         &self,
         job: &impl Job,
@@ -38,7 +31,7 @@ impl Batch {
         Ok(Summary::from_outcomes(&self.outcomes(job, progress)?))
     }
 
-    /// Runs `job` as [`Batch::run`] does, and returns every outcome in the order of the runs.
+    /// As [`Batch::run`], in the order of the runs.
     pub fn outcomes(
         &self,
         job: &impl Job,
@@ -52,8 +45,8 @@ impl Batch {
         let work = || -> Result<Vec<(usize, RunOutcome)>, StudyError> {
             let mut outcomes = Vec::new();
             loop {
-                // Relaxed suffices: the counter only decides which thread takes which run; results
-                // are passed by join.
+                // Relaxed suffices: it only decides which thread takes which run; join passes the
+                // results.
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 let Some(stream) = streams.get(index) else { return Ok(outcomes) };
                 let mut source = self.law.source(self.nodes, self.ages, stream.clone())?;
@@ -80,30 +73,25 @@ impl Batch {
     }
 }
 
-/// A summary of many runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
     /// 1 - useful work / time, over all runs. A run that lost its data wasted all of its time;
     /// formulas of the waste do not cover such runs.
     pub waste: Estimate,
-    /// Seconds of the runs that finished.
+    /// Of the runs that finished.
     pub finished_time_seconds: Estimate,
-    /// The share of runs that finished.
     pub finished: Proportion,
-    /// The share of runs that lost their data at least once.
+    /// At least once.
     pub lost_data: Proportion,
-    /// The share of runs that ended for lack of spares.
     pub(crate) out_of_spares: Proportion,
-    /// The share of runs that were given up.
     pub timed_out: Proportion,
-    /// Number of failures per run.
     pub failures: Estimate,
-    /// The share of time in downtime and recovery.
+    /// Of time in downtime and recovery.
     pub(crate) outage_fraction: Estimate,
 }
 
 impl Summary {
-    /// Summarizes `outcomes`, of which there must be at least one.
+    /// There must be at least one.
     pub fn from_outcomes(outcomes: &[RunOutcome]) -> Self {
         let share = |test: &dyn Fn(&RunOutcome) -> bool| Proportion {
             hits: outcomes.iter().filter(|o| test(o)).count(),

@@ -1,5 +1,4 @@
-//! A job whose nodes checkpoint at the same time: to stable storage, or in memory with groups,
-//! parities and spares.
+//! All nodes checkpoint at once: to stable storage, or in memory with groups and parities.
 //!
 //! Rules: work runs at full speed for `interval_seconds`, then a checkpoint takes C seconds in
 //! which work continues at alpha. A completed checkpoint holds the state at its start. A failure,
@@ -15,57 +14,51 @@ use skt_model::inmemory::InMemoryJob;
 use skt_model::tang::memory::Protocol;
 use skt_model::{Group, ModelError};
 
-/// The losses that the checkpoint survives.
+/// By the losses that it survives.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Protection {
-    /// Stable storage: no loss of nodes loses data.
+    /// No loss of nodes loses data.
     Stable,
-    /// Nothing: every failure sends the job back to its start.
+    /// Every failure sends the job back to its start.
     Nothing,
-    /// The memory of groups of nodes; node i belongs to group i / n.
+    /// Node i belongs to group i / n.
     Memory {
-        /// The members and parities of a group.
         group: Group,
-        /// Whether a failure during a checkpoint loses the data (the single protocol, Tang et al.,
-        /// fig. 6).
+        /// Whether a failure during a checkpoint loses the data (single, Tang et al., fig. 6).
         update_is_fatal: bool,
     },
 }
 
-/// A job and its protocol.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CoordinatedJob {
-    /// Work to do, in seconds of full speed.
+    /// To do, at full speed.
     pub work_seconds: f64,
-    /// Work at full speed between two checkpoints (W = T - C).
+    /// Of work at full speed between two checkpoints (W = T - C).
     pub interval_seconds: f64,
-    /// C: seconds of a checkpoint.
+    /// C
     pub checkpoint_seconds: f64,
     /// alpha: the share of full speed at which work continues during a checkpoint.
     pub overlap_fraction: f64,
-    /// D: seconds for detection and relaunch.
+    /// D: for detection and relaunch.
     pub downtime_seconds: f64,
-    /// R: seconds for the recovery.
+    /// R
     pub recovery_seconds: f64,
-    /// The losses that the checkpoint survives.
     pub protection: Protection,
-    /// Number of spare nodes; `None` for as many as needed.
+    /// `None` for as many as needed.
     pub spares: Option<usize>,
-    /// Whether to stop when data are lost, instead of starting the work over.
+    /// When data are lost, instead of starting the work over.
     pub stop_at_loss: bool,
-    /// Whether to take a checkpoint after the last interval, too (for comparisons with formulas of
-    /// infinitely long jobs).
+    /// After the last interval, too (for formulas of infinitely long jobs).
     pub checkpoint_at_end: bool,
-    /// Seconds after which the run is given up; `INFINITY` for never.
+    /// The run is given up after them; `INFINITY` for never.
     pub limit_seconds: f64,
 }
 
 impl CoordinatedJob {
-    /// A job of this many whole periods to stable storage.
+    /// This many whole periods, to stable storage.
     pub fn from_periods(model: &WasteModel, period_seconds: f64, periods: f64) -> Self {
         Self {
-            // A little less than the last period's work, because a sum of floats may end on either
-            // side.
+            // A little less than the last period's work: a sum of floats may end on either side.
             work_seconds: periods * model.work_seconds(period_seconds) - 1e-3,
             interval_seconds: period_seconds - model.checkpoint_seconds,
             checkpoint_seconds: model.checkpoint_seconds,
@@ -101,7 +94,6 @@ impl CoordinatedJob {
         }
     }
 
-    /// Checks the parameters.
     pub(crate) fn validate(&self) -> Result<(), ModelError> {
         positive("work_seconds", self.work_seconds)?;
         if self.interval_seconds != f64::INFINITY {
@@ -128,9 +120,9 @@ struct CoordinatedRun<'a> {
     job: &'a CoordinatedJob,
     failures: &'a mut FailureSource,
     now: f64,
-    /// Work done by the present state, in seconds.
+    /// Done by the present state, in seconds.
     work: f64,
-    /// Work held by the last completed checkpoint, in seconds.
+    /// Held by the last completed checkpoint, in seconds.
     saved: f64,
     /// Work at which the next checkpoint starts, in seconds.
     next_checkpoint: f64,
@@ -138,7 +130,6 @@ struct CoordinatedRun<'a> {
     outcome: RunOutcome,
 }
 
-/// Why the run cannot continue.
 struct Over(RunEnd);
 
 impl<'a> CoordinatedRun<'a> {
@@ -174,8 +165,7 @@ impl<'a> CoordinatedRun<'a> {
         self.outcome
     }
 
-    /// Passes one interval and one checkpoint, or less if a failure strikes; returns true when all
-    /// work is done.
+    /// One interval and one checkpoint, or less if a failure strikes; true when all work is done.
     fn step(&mut self) -> Result<bool, Over> {
         if self.now > self.job.limit_seconds {
             return Err(Over(RunEnd::TimedOut));
@@ -210,7 +200,7 @@ impl<'a> CoordinatedRun<'a> {
         self.failures.pass(&mut self.now, duration)
     }
 
-    /// Passes downtime and recovery after `failure`, with all failures that strike during them.
+    /// Downtime and recovery, with all failures that strike during them.
     fn roll_back(&mut self, failure: Failure, in_checkpoint: bool) -> Result<(), Over> {
         let began = self.now;
         let mut lost = in_checkpoint

@@ -1,5 +1,3 @@
-//! Failures: which node fails when.
-
 use std::collections::BinaryHeap;
 
 use super::random::Stream;
@@ -8,45 +6,37 @@ use crate::StudyError;
 use skt_model::ModelError;
 use skt_model::error::{at_least, positive};
 
-/// The law of a node's life.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Law {
-    /// Exponential, which is memoryless.
     Exponential {
-        /// Mean life of a node.
         mtbf_seconds: f64,
     },
     /// Weibull, with density `k/h (x/h)^(k-1) e^(-(x/h)^k)`; k < 1 for infant mortality.
     Weibull {
-        /// Mean life of a node.
         mtbf_seconds: f64,
-        /// The shape k.
+        /// k
         shape: f64,
     },
     /// Log-normal: the logarithm of the life is normal.
     LogNormal {
-        /// Mean life of a node.
         mtbf_seconds: f64,
         /// The standard deviation of the logarithm.
         sigma: f64,
     },
-    /// Recorded failures.
     Trace(Trace),
 }
 
-/// The ages of the nodes when the job starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ages {
-    /// The machine has run for long: the time to the first failure of a node is the
-    /// residual of a life seen at a random time.
+    /// The machine has run for long: the first failure of a node comes after the residual of a life
+    /// seen at a random time.
     #[default]
     Steady,
-    /// All nodes are new, as after a complete replacement.
+    /// As after a complete replacement.
     New,
 }
 
 impl Law {
-    /// Checks the parameters.
     pub(crate) fn validate(&self) -> Result<(), ModelError> {
         match *self {
             Self::Exponential { mtbf_seconds } => {
@@ -73,7 +63,7 @@ impl Law {
         Ok(())
     }
 
-    /// A source of failures for `nodes` nodes, with random numbers from `stream`.
+    /// For `nodes` nodes, with random numbers from `stream`.
     pub(crate) fn source(
         &self,
         nodes: usize,
@@ -100,9 +90,7 @@ impl Law {
     }
 }
 
-/// All failures of one run, in order of time.
-///
-/// A new node replaces a failed one at once: its life starts at the failure.
+/// In order of time. A new node replaces a failed one at once: its life starts at the failure.
 #[derive(Debug, Clone)]
 pub struct FailureSource {
     stream: Stream,
@@ -121,7 +109,6 @@ enum FailureProcess {
 }
 
 impl FailureSource {
-    /// Returns the next failure without moving past it.
     pub(crate) fn peek(&self) -> Failure {
         self.next
     }
@@ -138,7 +125,6 @@ impl FailureSource {
         Err(failure)
     }
 
-    /// Returns the next failure and moves past it.
     pub(crate) fn pop(&mut self) -> Failure {
         let failure = self.next;
         self.next = match &mut self.kind {
@@ -159,7 +145,7 @@ impl FailureSource {
         failure
     }
 
-    /// The failures of a trace at their recorded times: the run enters the trace at its beginning.
+    /// At the recorded times: the run enters the trace at its beginning.
     #[cfg(test)]
     pub(super) fn replayed(trace: Trace) -> Self {
         let (mut next, mut offset_seconds) = trace.enter(0.0);
@@ -195,7 +181,6 @@ impl FailureSource {
     }
 }
 
-/// The two laws that have a memory.
 #[derive(Debug, Clone, Copy)]
 enum Life {
     Weibull { scale_seconds: f64, shape: f64 },
@@ -220,7 +205,7 @@ impl Life {
         }
     }
 
-    /// The scale of a life: that of the law of Weibull, or the median.
+    /// That of the law of Weibull, or the median.
     fn scale_seconds(&self) -> f64 {
         match *self {
             Self::Weibull { scale_seconds, .. } => scale_seconds,
@@ -237,7 +222,7 @@ impl Life {
         }
     }
 
-    /// Draws what is left of a life seen at a random time: a uniform share of a life drawn with
+    /// What is left of a life seen at a random time: a uniform share of a life drawn with
     /// probability proportional to its length. Such a life has (x/h)^k ~ Gamma(1 + 1/k) for
     /// Weibull, and mu + sigma^2 in place of mu for the log-normal law.
     fn draw_residual(&self, stream: &mut Stream) -> f64 {
@@ -251,8 +236,7 @@ impl Life {
     }
 }
 
-/// ln Gamma(x) for x >= 1, by Lanczos' series with g = 7 and nine terms, accurate to about 15
-/// digits.
+/// For x >= 1, by Lanczos' series with g = 7 and nine terms, to about 15 digits.
 fn ln_gamma(x: f64) -> f64 {
     const G: f64 = 7.0;
     const TERMS: [f64; 9] = [

@@ -21,23 +21,19 @@ use crate::bosilca::WasteModel;
 use skt_model::ModelError;
 use skt_model::error::{at_least, check, positive};
 
-/// A job of whole periods under the hierarchical protocol.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HierarchicalJob {
-    /// The protocol with its costs.
     pub model: WasteModel,
-    /// T: seconds of a period.
+    /// T
     pub period_seconds: f64,
-    /// Number of periods to do.
     pub periods: u64,
-    /// Number of nodes; group g has the nodes i with i G / nodes = g.
+    /// Group g has the nodes i with i G / nodes = g.
     pub nodes: usize,
-    /// Seconds after which the run is given up; `INFINITY` for never.
+    /// The run is given up after them; `INFINITY` for never.
     pub limit_seconds: f64,
 }
 
 impl HierarchicalJob {
-    /// Checks the parameters.
     pub fn validate(&self) -> Result<(), ModelError> {
         self.model.validate()?;
         positive("period_seconds", self.period_seconds)?;
@@ -63,20 +59,19 @@ struct HierarchicalRun<'a> {
     checkpoint_seconds: f64,
     recovery_seconds: f64,
     now: f64,
-    /// Progress in seconds of full speed, before the factor lambda.
+    /// In seconds of full speed, before the factor lambda.
     progress: f64,
     /// The progress at which the work phase of this period ends.
     work_end: f64,
-    /// Work that a struck checkpoint still owes, in seconds at full speed.
+    /// Work of a struck checkpoint, in seconds at full speed.
     owed: f64,
-    /// Number of checkpoints done in this period.
+    /// Checkpoints, in this period.
     done: usize,
-    /// `work_end` of the previous period; `None` in the first period.
+    /// `None` in the first period.
     previous_work_end: Option<f64>,
     outcome: RunOutcome,
 }
 
-/// The time limit has passed.
 struct TimedOut;
 
 impl<'a> HierarchicalRun<'a> {
@@ -156,8 +151,7 @@ impl<'a> HierarchicalRun<'a> {
         Ok(())
     }
 
-    /// Passes all checkpoints that end before the next failure in one step, because G may be
-    /// hundreds of thousands.
+    /// All checkpoints that end before it pass in one step: G may be hundreds of thousands.
     fn skip_to_next_failure(&mut self) {
         if self.checkpoint_seconds == 0.0 {
             self.done = self.job.model.groups;
@@ -171,8 +165,7 @@ impl<'a> HierarchicalRun<'a> {
         self.done += count;
     }
 
-    /// Handles the failure of a node `elapsed` seconds into the checkpoint of the same group or of
-    /// another one.
+    /// `elapsed` seconds into the checkpoint of the node's group or of another one.
     fn strike_checkpoint(&mut self, failure: Failure, elapsed: f64) -> Result<(), TimedOut> {
         let alpha = self.job.model.overlap_fraction;
         if self.group_of(failure.node) == self.done {
@@ -205,8 +198,8 @@ impl<'a> HierarchicalRun<'a> {
         Ok(())
     }
 
-    /// Passes downtime, recovery and re-execution of the group of `failure`, after `wait` seconds
-    /// in which a running checkpoint ends; and of all groups that are struck during that time.
+    /// Downtime, recovery and re-execution of the group of `failure`, after `wait` seconds in which
+    /// a running checkpoint ends; and of all groups that are struck during that time.
     fn recover(&mut self, failure: Failure, wait: f64) -> Result<(), TimedOut> {
         let began = self.now;
         self.outcome.failures += 1;
@@ -244,8 +237,7 @@ impl<'a> HierarchicalRun<'a> {
             + lost / self.job.model.replay_speed
     }
 
-    /// The progress held by the last completed checkpoint of a group: that of group g starts g
-    /// alpha C after the end of the work phase.
+    /// By the last completed checkpoint: that of group g starts g alpha C after the work phase.
     fn saved(&self, group: usize) -> f64 {
         let offset = group as f64 * self.job.model.overlap_fraction * self.checkpoint_seconds;
         if group < self.done {

@@ -16,50 +16,43 @@ use skt_model::ModelError;
 use skt_model::error::{at_least, check, non_negative, positive};
 use skt_model::levels::{Level, Levels, Schedule};
 
-/// Number of nodes to which [`LevelledJob::from_levels`] assigns the failure
-/// rates: each level gets a whole number of them.
+/// [`LevelledJob::from_levels`] assigns the failure rates to them: each level gets a whole number.
 const STATED_NODES: f64 = 1e6;
 
-/// A level of images.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ImageLevel {
-    /// Number of checkpoints per image.
+    /// Checkpoints per image.
     pub every: usize,
-    /// Seconds that the work stands still for an image.
+    /// The work stands still for an image.
     pub cost_seconds: f64,
-    /// Seconds from the end of a checkpoint until its image can be restored.
+    /// From the end of a checkpoint until its image can be restored.
     pub write_seconds: f64,
-    /// Seconds from a failure that needs this level until the work continues.
+    /// From a failure that needs this level until the work continues.
     pub outage_seconds: f64,
-    /// Number of nodes whose failures need this level. They follow the nodes of the lower levels.
+    /// Those whose failures need this level. They follow the nodes of the lower levels.
     pub nodes: usize,
 }
 
-/// A job and its levels.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LevelledJob {
-    /// Work to do, in seconds of full speed.
+    /// To do, at full speed.
     pub work_seconds: f64,
-    /// Seconds of work from one checkpoint to the next.
+    /// Of work from one checkpoint to the next.
     pub interval_seconds: f64,
-    /// Seconds of a checkpoint in memory.
     pub checkpoint_seconds: f64,
-    /// Seconds from a failure that memory survives until the work continues.
+    /// From a failure that memory survives until the work continues.
     pub outage_seconds: f64,
-    /// Number of nodes, from node 0 on, whose failures memory survives.
+    /// From node 0 on, those whose failures memory survives.
     pub nodes: usize,
-    /// The levels of images, the nearest first.
+    /// The nearest first.
     pub images: Vec<ImageLevel>,
-    /// Seconds after which the run is given up; `INFINITY` for never.
+    /// The run is given up after them; `INFINITY` for never.
     pub limit_seconds: f64,
 }
 
 impl LevelledJob {
     /// The job that the formula of [`Levels::waste`] describes, and its failures, which are
     /// exponential: about a million nodes share the rates of all levels.
-    ///
-    /// # Panics
-    /// The schedule is for another number of levels.
     pub fn from_levels(
         levels: &Levels,
         schedule: &Schedule,
@@ -90,7 +83,6 @@ impl LevelledJob {
         Ok((job, Law::Exponential { mtbf_seconds }))
     }
 
-    /// Checks the parameters.
     pub fn validate(&self) -> Result<(), ModelError> {
         positive("work_seconds", self.work_seconds)?;
         positive("interval_seconds", self.interval_seconds)?;
@@ -111,12 +103,11 @@ impl LevelledJob {
         Ok(())
     }
 
-    /// Number of nodes of the job that can fail.
     pub fn all_nodes(&self) -> usize {
         self.nodes + self.images.iter().map(|level| level.nodes).sum::<usize>()
     }
 
-    /// The level that the failure of a node needs; 0 is memory.
+    /// 0 is memory.
     fn needs(&self, node: usize) -> usize {
         let mut first = self.nodes;
         let is_below = |level: &&ImageLevel| {
@@ -138,14 +129,13 @@ impl Job for LevelledJob {
     }
 }
 
-/// The images of a level.
 #[derive(Debug, Clone, Default)]
 struct Images {
     /// Seconds of work held by the newest image that can be restored.
     whole: Option<f64>,
     /// Seconds of work held by the image that is being written, and when that is done.
     under_way: Option<(f64, f64)>,
-    /// Number of checkpoints since the last image of this start; `None` before the first image.
+    /// Checkpoints since the last image of this start; `None` before the first image.
     since: Option<usize>,
 }
 
@@ -153,7 +143,7 @@ struct LevelledRun<'a> {
     job: &'a LevelledJob,
     failures: &'a mut FailureSource,
     now: f64,
-    /// Seconds of work done by the present state.
+    /// Seconds done by the present state.
     work: f64,
     /// Seconds of work held by the checkpoint in memory.
     saved: f64,
@@ -187,7 +177,7 @@ impl<'a> LevelledRun<'a> {
         self.now > self.job.limit_seconds
     }
 
-    /// Works up to the next checkpoint, and takes that checkpoint with its images.
+    /// Up to the next checkpoint, and that checkpoint with its images.
     fn step(&mut self) -> Result<(), Failure> {
         let target = (self.saved + self.job.interval_seconds).min(self.job.work_seconds);
         self.pass(target - self.work)?;
@@ -206,7 +196,7 @@ impl<'a> LevelledRun<'a> {
         Ok(())
     }
 
-    /// Begins an image of the checkpoint that ended at `ended`, if one is due.
+    /// Of the checkpoint that ended at `ended`, if one is due.
     fn image(&mut self, number: usize, ended: f64) -> Result<(), Failure> {
         let (level, images) = (&self.job.images[number], &mut self.images[number]);
         images.complete(ended);
@@ -225,7 +215,7 @@ impl<'a> LevelledRun<'a> {
         self.failures.pass(&mut self.now, duration)
     }
 
-    /// Passes the outage after `failure`, with all failures that strike during it, and restarts.
+    /// The outage after `failure`, with all failures that strike during it.
     fn roll_back(&mut self, failure: Failure) {
         let began = self.now;
         self.images.iter_mut().for_each(|images| images.end(began));
@@ -247,7 +237,7 @@ impl<'a> LevelledRun<'a> {
         self.work = self.saved;
     }
 
-    /// Continues from the newest image on level `needs` or above.
+    /// From the newest image on level `needs` or above.
     fn restore(&mut self, needs: usize) {
         let (lost, left) = self.images.split_at_mut(needs - 1);
         lost.iter_mut().for_each(|images| images.whole = None);
@@ -260,14 +250,13 @@ impl<'a> LevelledRun<'a> {
 }
 
 impl Images {
-    /// Makes an image that is done by `now` restorable.
+    /// An image that is done by `now` becomes restorable.
     fn complete(&mut self, now: f64) {
         if let Some((work, _)) = self.under_way.take_if(|(_, done)| *done <= now) {
             self.whole = Some(work);
         }
     }
 
-    /// Ends the job's images: one that is not done by `now` is lost.
     fn end(&mut self, now: f64) {
         self.complete(now);
         (self.under_way, self.since) = (None, None);
@@ -301,7 +290,7 @@ mod tests {
         }
     }
 
-    /// The outcome of the job with failures at these times, of these nodes.
+    /// With failures at these times, of these nodes.
     fn against(failures: &str) -> RunOutcome {
         let job = job();
         job.validate().unwrap();

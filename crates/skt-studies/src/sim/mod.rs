@@ -1,9 +1,7 @@
-//! A discrete-event simulator of checkpointed jobs.
-//!
 //! The simulator does not use the formulas: nodes fail by a [`failure::Law`] or a trace, a job
 //! computes, checkpoints, rolls back and recovers by the rules of its protocol, and [`batch`]
-//! repeats that over independent streams of random numbers, on all cores, and computes means with
-//! confidence intervals. The same seed gives the same numbers on any number of threads.
+//! repeats that over independent streams of random numbers and computes means with confidence
+//! intervals. A seed gives the same numbers on any number of threads.
 
 pub mod batch;
 pub mod coordinated;
@@ -21,44 +19,36 @@ pub use hierarchical::HierarchicalJob;
 pub use levelled::{ImageLevel, LevelledJob};
 pub use stats::{Estimate, Proportion};
 
-/// How one simulated run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunEnd {
-    /// All work was done.
     Finished,
-    /// Data were lost and the job was to stop then.
+    /// The job was to stop then.
     DataLost,
     /// A node failed and no spare was left.
     OutOfSpares,
-    /// The time limit passed.
     TimedOut,
 }
 
-/// The outcome of one simulated run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RunOutcome {
-    /// How the run ended.
     pub end: RunEnd,
-    /// Seconds from start to end.
     pub time_seconds: f64,
-    /// Useful work done, in seconds of full speed.
+    /// Useful work, in seconds of full speed.
     pub work_seconds: f64,
-    /// Number of failures of the job's nodes.
+    /// Of the job's nodes.
     pub failures: u64,
-    /// Number of failures during a checkpoint.
     pub(crate) failures_in_checkpoint: u64,
-    /// Number of failures during a downtime or a recovery.
+    /// Including downtimes.
     pub(crate) failures_in_recovery: u64,
-    /// Number of completed checkpoints (of all groups, if there are several).
+    /// Completed ones (of all groups, if there are several).
     pub checkpoints: u64,
-    /// How many times data were lost and the work began again.
+    /// How many times the work began again.
     pub(crate) data_losses: u64,
-    /// Seconds spent in downtime and recovery.
+    /// In downtime and recovery.
     pub outage_seconds: f64,
 }
 
 impl RunOutcome {
-    /// The outcome of a run in which nothing has happened yet.
     fn begun() -> Self {
         Self {
             end: RunEnd::Finished,
@@ -81,8 +71,7 @@ impl RunOutcome {
     }
 }
 
-/// A job that can be simulated.
 pub trait Job: Sync {
-    /// Simulates one run with the failures of one source.
+    /// With the failures of one source.
     fn run(&self, failures: &mut FailureSource) -> RunOutcome;
 }

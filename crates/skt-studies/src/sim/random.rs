@@ -1,20 +1,16 @@
-//! Random numbers: one xoshiro256++ stream per run, 2^128 numbers apart.
-
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// A stream of random numbers that no other run shares.
+/// One xoshiro256++ stream, which no other run shares.
 #[derive(Debug, Clone)]
 pub struct Stream(Xoshiro256PlusPlus);
 
 impl Stream {
-    /// The first stream of a seed.
     pub fn new(seed: u64) -> Self {
         Self(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
 
-    /// The first `count` streams of a seed; the i-th is the generator after i jumps of 2^128
-    /// numbers, so streams never overlap.
+    /// The i-th is the generator after i jumps of 2^128 numbers, so streams never overlap.
     pub(crate) fn streams(seed: u64, count: usize) -> Vec<Self> {
         let mut generator = Xoshiro256PlusPlus::seed_from_u64(seed);
         (0..count)
@@ -48,8 +44,7 @@ impl Stream {
         radius * (std::f64::consts::TAU * self.uniform()).cos()
     }
 
-    /// Gamma with the given shape, at least 1, and scale 1, by Marsaglia and
-    /// Tsang (ACM TOMS 26, 2000).
+    /// With a shape of at least 1, and scale 1, by Marsaglia and Tsang (ACM TOMS 26, 2000).
     pub(crate) fn gamma(&mut self, shape: f64) -> f64 {
         debug_assert!(shape >= 1.0);
         let d = shape - 1.0 / 3.0;

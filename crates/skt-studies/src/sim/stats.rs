@@ -1,18 +1,13 @@
-//! Means and proportions with their confidence intervals.
-
-/// A mean over independent runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
-    /// The mean.
     pub mean: f64,
-    /// The standard deviation of one run.
+    /// Of one run.
     pub deviation: f64,
-    /// Number of runs.
     pub count: usize,
 }
 
 impl Estimate {
-    /// The mean and the deviation of `samples`; NaN if there are none.
+    /// NaN if there are none.
     pub(crate) fn from_samples(samples: impl Iterator<Item = f64>) -> Self {
         // Welford's update has no cancellation, however large the mean is.
         let (mut count, mut mean, mut squares) = (0usize, 0.0, 0.0);
@@ -29,29 +24,24 @@ impl Estimate {
         Self { mean, deviation, count }
     }
 
-    /// Half the width of the confidence interval, by Student's t.
+    /// Of the confidence interval, by Student's t.
     pub fn half_width(&self, confidence: f64) -> f64 {
         student_quantile(confidence, self.count.saturating_sub(1)) * self.deviation
             / (self.count as f64).sqrt()
     }
 
-    /// Whether `value` is in the confidence interval.
     pub fn agrees_with(&self, value: f64, confidence: f64) -> bool {
         (value - self.mean).abs() <= self.half_width(confidence)
     }
 }
 
-/// The share of runs that had some outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proportion {
-    /// Number of runs that had it.
     pub hits: usize,
-    /// Number of all runs.
     pub count: usize,
 }
 
 impl Proportion {
-    /// The share: hits / count.
     pub fn value(&self) -> f64 {
         self.hits as f64 / self.count as f64
     }
@@ -64,7 +54,6 @@ impl Proportion {
         ((centre - half).max(0.0), (centre + half).min(1.0))
     }
 
-    /// Whether `value` is in the confidence interval.
     pub fn agrees_with(&self, value: f64, confidence: f64) -> bool {
         let (low, high) = self.interval(confidence);
         (low..=high).contains(&value)
@@ -115,9 +104,8 @@ pub(crate) fn normal_quantile(confidence: f64) -> f64 {
     -horner(&C, tail) / horner(&D, tail)
 }
 
-/// The t for which a variable of Student's law with `freedom` degrees is in (-t, t) with
-/// probability `confidence`: Hill's expansion about the normal quantile (Cornish and Fisher),
-/// accurate to 1 % from 5 degrees on.
+/// The t for which a variable of Student's law is in (-t, t) with probability `confidence`: Hill's
+/// expansion about the normal quantile (Cornish and Fisher), accurate to 1 % from 5 degrees on.
 pub(crate) fn student_quantile(confidence: f64, freedom: usize) -> f64 {
     let (z, n) = (normal_quantile(confidence), freedom as f64);
     let z2 = z * z;
@@ -127,7 +115,7 @@ pub(crate) fn student_quantile(confidence: f64, freedom: usize) -> f64 {
     z * (1.0 + g1 / n + g2 / (n * n) + g3 / n.powi(3))
 }
 
-/// Evaluates a polynomial, with the highest coefficient first.
+/// The highest coefficient is the first.
 fn horner(coefficients: &[f64], x: f64) -> f64 {
     coefficients.iter().fold(0.0, |sum, c| sum * x + c)
 }

@@ -1,26 +1,22 @@
-//! Failures from a log with one per line, `time node`.
-
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use skt_host::shown::shown;
 
-/// A failure trace that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("failure trace, line {line}: {reason}")]
 pub struct BadTrace {
-    /// The line, from 1; 0 for the file as a whole.
+    /// From 1; 0 for the file as a whole.
     line: usize,
     /// What is wrong, and what is expected.
     reason: String,
 }
 
-/// A failure of a node.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Failure {
-    /// Seconds from the start of the run.
+    /// From the start of the run.
     pub at_seconds: f64,
-    /// The position in the job, 0 to nodes - 1.
+    /// In the job, 0 to nodes - 1.
     pub node: usize,
 }
 
@@ -39,7 +35,7 @@ impl PartialOrd for Failure {
     }
 }
 
-/// Recorded failures of a machine, cheap to clone.
+/// Cheap to clone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trace {
     failures: Arc<[Failure]>,
@@ -47,12 +43,11 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Reads lines of `time_seconds node`, separated by blanks, a comma or a semicolon; `#` starts
-    /// a comment. Times count from the start of the record and may come in any order.
-    /// `span_seconds` is the length of the record; by default, it is the time of the last failure
-    /// plus the mean distance between failures.
-    ///
-    /// A run enters the trace at a random time and wraps around at its end.
+    /// Lines of `time_seconds node`, separated by blanks, a comma or a semicolon; `#` starts a
+    /// comment. Times count from the start of the record and may come in any order. `span_seconds`
+    /// is the length of the record; by default, it is the time of the last failure plus the mean
+    /// distance between failures. A run enters the trace at a random time and wraps around at its
+    /// end.
     pub fn parse(text: &str, span_seconds: Option<f64>) -> Result<Self, BadTrace> {
         let mut failures = Vec::new();
         for (index, line) in text.lines().enumerate() {
@@ -83,22 +78,19 @@ impl Trace {
         Ok(Self { failures: failures.into(), span_seconds })
     }
 
-    /// The length of the record, in seconds.
     pub(crate) fn span_seconds(&self) -> f64 {
         self.span_seconds
     }
 
-    /// Number of failures in the record.
     pub fn len(&self) -> usize {
         self.failures.len()
     }
 
-    /// False, because a trace has at least one failure.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Mean time between failures of the whole machine, in seconds.
+    /// Of the whole machine.
     pub fn system_mtbf_seconds(&self) -> f64 {
         self.span_seconds / self.failures.len() as f64
     }
@@ -113,13 +105,12 @@ impl Trace {
         }
     }
 
-    /// The index of the first failure after `entered_seconds`, and the offset to add to recorded
-    /// times from then on.
+    /// The first failure after `entered_seconds`, and the offset to add to recorded times.
     pub(super) fn enter(&self, entered_seconds: f64) -> (usize, f64) {
         (self.failures.partition_point(|f| f.at_seconds < entered_seconds), -entered_seconds)
     }
 
-    /// Returns the failure at `next`, and moves `next` to the one after it.
+    /// Moves `next` to the failure after it.
     pub(super) fn step(&self, next: &mut usize, offset_seconds: &mut f64) -> Failure {
         if *next == self.failures.len() {
             *next = 0;

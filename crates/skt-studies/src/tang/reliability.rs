@@ -3,27 +3,24 @@
 use skt_model::ModelError;
 use skt_model::error::{at_least, non_negative, positive};
 
-/// A run as described in section 5.2.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Run {
-    /// Number of processes of the job (N_t).
+    /// Of the job (N_t).
     pub processes: usize,
-    /// Number of processes of a group (N_g).
+    /// Processes of a group (N_g).
     pub group_size: usize,
-    /// Mean time between failures of the whole system.
+    /// Of the whole system.
     pub system_mtbf_seconds: f64,
-    /// Seconds of one checkpoint.
     pub checkpoint_seconds: f64,
-    /// Seconds of one recovery, during which a second loss in the group is fatal.
+    /// A second loss in the group is fatal during them.
     pub recovery_seconds: f64,
-    /// Seconds from the start of a checkpoint to the start of the next.
+    /// From the start of a checkpoint to the start of the next.
     pub interval_seconds: f64,
-    /// Seconds of the run.
     pub run_seconds: f64,
 }
 
 impl Run {
-    /// The example of Tang et al., TPDS 2018, figure 12, for a run of `run_seconds`.
+    /// The example of Tang et al., TPDS 2018.
     pub fn figure_12(run_seconds: f64) -> Self {
         Self {
             processes: 160_000,
@@ -36,7 +33,6 @@ impl Run {
         }
     }
 
-    /// Checks the parameters.
     pub(crate) fn validate(&self) -> Result<(), ModelError> {
         at_least("group_size", self.group_size, 2, "2 or more")?;
         at_least("processes", self.processes, self.group_size, "at least one whole group")?;
@@ -53,16 +49,16 @@ impl Run {
         self.processes as f64 / self.group_size as f64 * self.system_mtbf_seconds
     }
 
-    /// The exponent alpha of eq. 13: time spent in checkpoints over the MTBF. The paper writes it
-    /// with a minus sign in both equations, which cannot be meant (the probability would be
-    /// negative); here alpha >= 0 and P = exp(-alpha).
+    /// alpha of eq. 13: time spent in checkpoints over the MTBF. The paper writes it with a minus
+    /// sign in both equations, which cannot be meant (the probability would be negative); here
+    /// alpha >= 0 and P = exp(-alpha).
     pub(crate) fn checkpoint_exponent(&self) -> f64 {
         let checkpoints = self.run_seconds / self.interval_seconds;
         self.checkpoint_seconds / self.system_mtbf_seconds * checkpoints
     }
 
-    /// The exponent beta of eq. 14: time spent in recoveries over the group's MTBF. Its sign
-    /// differs from the paper's for the same reason as that of [`Run::checkpoint_exponent`].
+    /// beta of eq. 14: time spent in recoveries over the group's MTBF. Its sign differs from the
+    /// paper's for the same reason as that of [`Run::checkpoint_exponent`].
     pub(crate) fn recovery_exponent(&self) -> f64 {
         let failures = self.run_seconds / self.system_mtbf_seconds;
         self.recovery_seconds / self.group_mtbf_seconds() * failures

@@ -2,24 +2,21 @@
 
 use skt_model::tang::efficiency::with_memory_lower_bound;
 
-/// A machine of the TOP500 list.
+/// Of the TOP500 list.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ListedMachine {
-    /// The machine's name.
     pub name: &'static str,
-    /// Measured performance, in Tflop/s.
     pub(crate) rmax_tflops: f64,
-    /// Peak performance, in Tflop/s.
     pub(crate) rpeak_tflops: f64,
 }
 
 impl ListedMachine {
-    /// The efficiency, Rmax / Rpeak.
+    /// Rmax / Rpeak.
     pub(crate) fn efficiency(&self) -> f64 {
         self.rmax_tflops / self.rpeak_tflops
     }
 
-    /// The lower bound of the efficiency with a share of the memory: Tang et al., TPDS 2018, eq. 5.
+    /// The lower bound: Tang et al., TPDS 2018, eq. 5.
     pub(crate) fn efficiency_with_memory(&self, memory_fraction: f64) -> f64 {
         with_memory_lower_bound(self.efficiency(), memory_fraction)
             .expect("Rmax is below Rpeak in the table, the fraction comes from the caller's figure")
@@ -30,7 +27,7 @@ const fn machine(name: &'static str, rmax_tflops: f64, rpeak_tflops: f64) -> Lis
     ListedMachine { name, rmax_tflops, rpeak_tflops }
 }
 
-/// The first ten of the TOP500 list of June 2017, the latest when the paper was revised.
+/// The first ten, the latest when the paper was revised.
 pub const JUNE_2017: [ListedMachine; 10] = [
     machine("TaihuLight", 93_014.6, 125_435.9),
     machine("Tianhe-2", 33_862.7, 54_902.4),
@@ -44,8 +41,7 @@ pub const JUNE_2017: [ListedMachine; 10] = [
     machine("Trinity", 8_100.9, 11_078.9),
 ];
 
-/// The mean over the machines of the relative gain in efficiency when the usable share of the
-/// memory grows from `from` to `to`.
+/// Over the machines, in efficiency, when the usable share of the memory grows from `from` to `to`.
 pub fn mean_relative_gain(machines: &[ListedMachine], from: f64, to: f64) -> f64 {
     let total: f64 = machines
         .iter()

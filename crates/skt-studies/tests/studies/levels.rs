@@ -23,7 +23,7 @@ fn rates(levels: &Levels) -> Vec<f64> {
     [&levels.memory].into_iter().chain(&levels.images).map(|one| 1.0 / one.mtbf_seconds).collect()
 }
 
-/// The waste by the simulator of the same levels, with a number of nodes that gives their rates.
+/// With a number of nodes that gives the rates of the levels.
 fn simulated(levels: &Levels, schedule: &Schedule, runs: usize) -> Estimate {
     let (job, law) = LevelledJob::from_levels(levels, schedule, SIMULATED_WORK_SECONDS).unwrap();
     job.validate().unwrap();
@@ -82,8 +82,7 @@ fn simulation_and_formula_agree_where_the_formula_holds() {
     }
 }
 
-/// The formula's schedule against others, with the same failures: no other one wastes less by more
-/// than 3 % of the waste.
+/// With the same failures, no other schedule wastes less by more than 3 % of the waste.
 #[test]
 fn no_schedule_is_much_better_than_that_of_the_formula() {
     let levels = levels();

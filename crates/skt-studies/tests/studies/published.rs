@@ -1,5 +1,3 @@
-//! Published runs of machines of others, and the predictions for them.
-
 use skt_host::choice::{Bcast, Swap};
 use skt_model::path::{Machine, Placement, RunParams, predict};
 use skt_model::tang::efficiency::Efficiency;
@@ -11,7 +9,7 @@ fn count(experiment: &str, date: &str) -> usize {
     published().filter(|of| of.experiment == experiment && of.date.starts_with(date)).count()
 }
 
-/// The runs of different sizes in October 2018, of `from` rows and more.
+/// Of different sizes in October 2018, of `from` rows and more.
 fn sizes(from: usize) -> impl Iterator<Item = Published> {
     published().filter(move |of| of.date == "2018-10" && of.run.n >= from)
 }

@@ -77,8 +77,8 @@ impl Level {
 /// Who writes images.
 #[derive(Clone)]
 pub enum Writer {
-    /// A thread for each rank, while the application computes; it calls this first, say to pin
-    /// itself.
+    /// A thread for each rank, while the application computes. It calls this function first, for
+    /// instance to pin itself.
     Thread(Arc<dyn Fn() + Send + Sync>),
     /// The rank: one operation at each call of its checkpointer, the rest when it has to be done.
     Caller,

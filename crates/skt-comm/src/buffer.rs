@@ -19,7 +19,6 @@ pub struct PageBuf {
     memory: Memory,
 }
 
-/// The memory of a buffer.
 enum Memory {
     /// A private mapping of this many bytes.
     Mapping(usize),
@@ -39,9 +38,6 @@ unsafe impl Sync for PageBuf {}
 impl PageBuf {
     /// A buffer of `len` zeros. The pages of a buffer of some MiB exist then: lack of memory shows
     /// now, not at the first write.
-    ///
-    /// # Errors
-    /// When the system does not have that much memory.
     pub fn new(len: usize) -> std::io::Result<Self> {
         let too_long = || std::io::Error::from(std::io::ErrorKind::OutOfMemory);
         let bytes = len.max(1).checked_mul(size_of::<f64>()).ok_or_else(too_long)?;
@@ -80,11 +76,8 @@ impl PageBuf {
         Self { ptr: start, len, memory: Memory::Given }
     }
 
-    /// Cuts a buffer into adjacent buffers of these lengths, and one of length 0, for messages in
-    /// transit at the same time; [`Self::join`] puts the buffer together again.
-    ///
-    /// # Panics
-    /// When the buffer is shorter than the sum of `lengths`.
+    /// Cuts a buffer into adjacent buffers of these lengths, which fit, and one of length 0, for
+    /// messages in transit at the same time; [`Self::join`] puts the buffer together again.
     pub fn cut(self, lengths: impl IntoIterator<Item = usize>) -> Vec<Self> {
         let whole = Arc::new(self);
         let mut at = 0;
@@ -101,10 +94,7 @@ impl PageBuf {
         lengths.into_iter().chain([0]).map(part).collect()
     }
 
-    /// Joins the parts of a buffer that was cut.
-    ///
-    /// # Panics
-    /// When they are not all parts of one buffer.
+    /// Joins all parts of a buffer that was cut.
     pub fn join(parts: impl IntoIterator<Item = Self>) -> Self {
         let mut whole = None;
         for part in parts {
@@ -115,10 +105,7 @@ impl PageBuf {
         Arc::try_unwrap(whole).ok().expect("all parts of one buffer")
     }
 
-    /// The doubles of adjacent parts of one buffer, beginning with its first part.
-    ///
-    /// # Panics
-    /// When the parts are not adjacent, or do not begin at the start of one buffer.
+    /// The doubles of adjacent parts of one buffer, from its first part on.
     pub fn whole<'a>(parts: impl IntoIterator<Item = &'a Self>) -> &'a [f64] {
         let mut whole: Option<(&Arc<Self>, usize)> = None;
         for part in parts {
@@ -142,10 +129,7 @@ impl PageBuf {
         Some(Self { ptr: ptr.cast(), len, memory: Memory::Heap(layout) })
     }
 
-    /// A buffer of `len` zeros for messages.
-    ///
-    /// # Errors
-    /// When the system does not have that much memory: names the amount, and what limits it.
+    /// A buffer of `len` zeros for messages. An error names the amount, and what limits it.
     pub fn for_messages(len: usize) -> super::Result<Self> {
         Self::new(len).map_err(|why| CommError::Transport {
             call: "mmap",
@@ -185,10 +169,7 @@ impl DerefMut for PageBuf {
     }
 }
 
-/// Two ranges of a buffer that do not overlap, one for reading and one for writing.
-///
-/// # Panics
-/// When the ranges overlap, or reach beyond the buffer.
+/// Two disjoint ranges of a buffer, one for reading and one for writing.
 pub fn disjoint_ranges(
     buf: &mut [f64],
     read: Range<usize>,

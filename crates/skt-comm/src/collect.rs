@@ -30,11 +30,8 @@ fn tree(comm: &Comm, root: usize) -> (Option<usize>, impl Iterator<Item = usize>
     (Tree::Binomial.parent(relative).map(rank), children)
 }
 
-/// Returns when the next [`broadcast`] of `root` has reached this rank, which is not `root`. Yields
-/// the processor while it waits.
-///
-/// # Panics
-/// When this rank is `root`.
+/// Returns when the next [`broadcast`] of `root`, another rank, has arrived here. Yields the
+/// processor while it waits.
 pub fn await_broadcast(comm: &Comm, root: usize) -> Result<()> {
     comm.await_message(tree(comm, root).0.expect("the root has it"), TAG_BCAST)
 }
@@ -61,8 +58,7 @@ pub fn reduce<T: Pod>(
     parent.map_or(Ok(()), |parent| comm.send(data, (parent + root) % size, TAG_REDUCE))
 }
 
-/// Combines `data` of all ranks as [`reduce`] does, with the result on every rank, bit for bit the
-/// same.
+/// [`reduce`], with the result on every rank, bit for bit the same.
 pub fn all_reduce<T: Pod>(comm: &Comm, data: &mut [T], combine: impl Fn(T, T) -> T) -> Result<()> {
     reduce(comm, data, 0, combine)?;
     broadcast(comm, data, 0)
@@ -119,7 +115,6 @@ fn send_sized(comm: &Comm, data: &[u8], dest: usize, tag: Tag) -> Result<()> {
     if rest.is_empty() { Ok(()) } else { comm.send(rest, dest, tag) }
 }
 
-/// Receives what [`send_sized`] sends.
 fn recv_sized(comm: &Comm, source: usize, tag: Tag) -> Result<Vec<u8>> {
     let mut first = [0; FIRST_BYTES];
     comm.recv(&mut first, source, tag)?;
@@ -192,8 +187,7 @@ pub fn broadcast_bytes(comm: &Comm, data: &mut Vec<u8>, root: usize) -> Result<(
     children.try_for_each(|child| send_sized(comm, data, child, TAG_BCAST))
 }
 
-/// Collects each rank's `value` on `root`, as JSON (`None` elsewhere). JSON has no infinity and no
-/// NaN.
+/// Collects each rank's `value` on `root` (`None` elsewhere), as JSON, without infinities and NaN.
 pub fn gather_json<T: Serialize + DeserializeOwned>(
     comm: &Comm,
     value: &T,

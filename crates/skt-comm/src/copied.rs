@@ -30,9 +30,6 @@ pub struct Receiving<C> {
 
 impl<C: Transport> Receiving<C> {
     /// A receive into `buf[range]`.
-    ///
-    /// # Panics
-    /// When the buffer is shorter.
     pub fn new(comm: C, buf: PageBuf, range: Range<usize>, source: usize, tag: Tag) -> Self {
         assert!(range.end <= buf.len(), "receive beyond the buffer");
         Self { comm, buf, range, source, tag, arrived: false }

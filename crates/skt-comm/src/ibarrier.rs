@@ -11,10 +11,9 @@ use super::{Comm, PageBuf, RecvRequest, Result, SendRequest, Tag};
 
 const TAG_BARRIER: Tag = 0x7e00;
 
-/// Consecutive barriers of one group.
-///
-/// A rank receives from another one in only one round of a barrier, and messages between two ranks
-/// arrive in order: those of one barrier cannot be taken for those of the next.
+/// Consecutive barriers of one group. A rank receives from another one in only one round of a
+/// barrier, and messages between two ranks arrive in order: those of one barrier cannot be taken
+/// for those of the next.
 pub struct IBarrier {
     /// The two messages: no request, as far as this rank knows, or a request.
     words: [Arc<PageBuf>; 2],
@@ -30,9 +29,6 @@ pub struct IBarrier {
 
 impl IBarrier {
     /// A sequence of barriers; none has been entered.
-    ///
-    /// # Errors
-    /// When there is no memory for their messages.
     pub fn new() -> Result<Self> {
         let (no_request, mut request) = (PageBuf::for_messages(1)?, PageBuf::for_messages(1)?);
         request[0] = 1.0;
@@ -41,13 +37,8 @@ impl IBarrier {
         Ok(Self { words, is_asked: false, received, sends, recv: None, distance: None })
     }
 
-    /// Enters the next barrier, with a request if `asks`. Never waits.
-    ///
-    /// # Panics
-    /// When the barrier before has not been waited for.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
+    /// Enters the next barrier, with a request if `asks`; the one before must have been waited for.
+    /// Never waits.
     pub fn enter(&mut self, comm: &Comm, asks: bool) -> Result<()> {
         assert!(self.distance.is_none() && self.sends.is_empty(), "one barrier at a time");
         self.is_asked = asks;
@@ -78,9 +69,6 @@ impl IBarrier {
 
     /// Whether all have entered the barrier that this rank has entered last; true if it has entered
     /// none. Never waits for a rank.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
     pub fn progress(&mut self, comm: &Comm) -> Result<bool> {
         while let (Some(distance), Some(recv)) = (self.distance, &mut self.recv) {
             if !recv.test()? {
@@ -93,9 +81,6 @@ impl IBarrier {
 
     /// Waits until all have entered the barrier that this rank has entered last. Returns whether
     /// any of them has made a request in it, the same on all.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
     pub fn wait(&mut self, comm: &Comm) -> Result<bool> {
         while let Some(distance) = self.distance {
             self.end_round(comm, distance)?;

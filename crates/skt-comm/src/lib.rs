@@ -1,15 +1,5 @@
 //! Messages between ranks, and memory that ranks of a node share.
 //!
-//! | module | what |
-//! |---|---|
-//! | [`mpi`], [`threads`] | ranks over MPI, and on threads of one process |
-//! | [`collect`] | collectives of few bytes |
-//! | [`node`] | memory that the ranks of a node share |
-//! | [`buffer`], [`pages`] | buffers, huge pages, copies past the caches |
-//! | [`copied`] | the common part of transports that copy a message when it is sent |
-//! | [`ibarrier`] | a barrier that does not block |
-//! | [`tuning`] | values found by measurement |
-//!
 //! A [`Comm`] is a group of ranks with any [`Transport`]: MPI in production, threads of one process
 //! or simulated ranks in tests. The same compiled code runs with each; a call through the transport
 //! costs nanoseconds, a message a microsecond.
@@ -42,8 +32,7 @@ pub use buffer::{PageBuf, disjoint_ranges};
 /// The time between two polls of a rank that has nothing to do.
 const NAP: Duration = Duration::from_millis(1);
 
-/// The longest time for which a rank is expected to compute or write without calling MPI, in
-/// seconds, as bits.
+/// In seconds, as bits: the longest time that a rank may compute or write without calling MPI.
 static LONGEST_PAUSE_SECONDS: AtomicU64 = AtomicU64::new(0);
 
 /// Announces that this rank may make no call of its communicators for `seconds`: a wait for all
@@ -62,14 +51,12 @@ pub fn expect_pause_now(seconds: f64) {
     PAUSE_NOW_SECONDS.store(seconds.max(0.0).to_bits(), Ordering::Relaxed);
 }
 
-/// The longest pause that is to be expected, in seconds: see [`expect_pause`] and
-/// [`expect_pause_now`].
+/// In seconds: see [`expect_pause`] and [`expect_pause_now`].
 pub(crate) fn longest_pause_seconds() -> f64 {
     let seconds = |of: &AtomicU64| f64::from_bits(of.load(Ordering::Relaxed));
     seconds(&LONGEST_PAUSE_SECONDS).max(seconds(&PAUSE_NOW_SECONDS))
 }
 
-/// Whether this rank stands by.
 static STANDS_BY: AtomicBool = AtomicBool::new(false);
 
 /// Declares whether this rank stands by: it has no part in the work of the others, and cannot know
@@ -78,7 +65,6 @@ pub fn stand_by(is: bool) {
     STANDS_BY.store(is, Ordering::Relaxed);
 }
 
-/// Whether this rank stands by: see [`stand_by`].
 pub(crate) fn stands_by() -> bool {
     STANDS_BY.load(Ordering::Relaxed)
 }
@@ -151,12 +137,9 @@ pub trait RecvRequest: Send {
 
 /// What carries the messages of a group of ranks; the calls of a [`Comm`].
 ///
-/// Collective calls must be made by all ranks of the group in the same order. Messages between two
-/// ranks with the same tag arrive in the order in which they were sent. If a rank is dropped while
-/// others wait for it, their calls fail rather than hang.
-///
-/// Every call that returns a [`Result`] fails when a rank cannot be reached or the job has been
-/// aborted.
+/// All ranks of the group must make collective calls in the same order. Messages between two ranks
+/// with the same tag arrive in the order in which they were sent. Calls that return a [`Result`]
+/// fail, rather than hang, when a rank cannot be reached or the job has been aborted.
 pub trait Transport: Send {
     /// This rank, `0..size`; always the same.
     fn rank(&self) -> usize;
@@ -204,12 +187,10 @@ pub trait Transport: Send {
         tag: Tag,
     ) -> Result<Box<dyn RecvRequest>>;
 
-    /// Whether a message with this tag from `source` could be received now. Also lets the transport
-    /// make progress.
+    /// Whether a message with this tag from `source` could be received now. Makes progress, too.
     fn probe(&self, source: usize, tag: Tag) -> Result<bool>;
 
-    /// Returns when a message with this tag from `source` could be received. Yields the processor
-    /// while it waits.
+    /// Returns when [`Self::probe`] would find the message. Yields the processor while it waits.
     fn await_message(&self, source: usize, tag: Tag) -> Result<()> {
         while !self.probe(source, tag)? {
             std::thread::sleep(NAP);
@@ -238,8 +219,7 @@ pub trait Transport: Send {
     fn abort(&self, reason: &str, exit_code: i32) -> CommError;
 }
 
-/// A group of ranks that can send each other messages, by the calls of its [`Transport`] and those
-/// below.
+/// A group of ranks, with the calls of its [`Transport`] and those below.
 pub struct Comm {
     transport: Box<dyn Transport>,
     rank: usize,

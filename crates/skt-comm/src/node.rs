@@ -35,8 +35,7 @@ const LINE_BYTES: usize = 64;
 /// The number of flags of a part.
 pub const FLAGS: usize = HEAD_BYTES / LINE_BYTES - 1;
 
-/// A tag that is never sent: a rank that waits long probes for it, so that it learns of an aborted
-/// job.
+/// Never sent: a rank that waits long probes for it, so that it learns of an aborted job.
 const TAG_NEVER: Tag = 0x140;
 
 /// The memory of one group, as one rank sees it.
@@ -58,7 +57,6 @@ pub struct NodeMemory {
     flags: Range<usize>,
 }
 
-/// The description of a rank's part, for the other ranks.
 #[derive(Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct PartInfo {
@@ -78,9 +76,6 @@ impl KeptMemory {
     /// Memory as of [`NodeMemory::new`], but with unspecified contents: only its flags are 0.
     /// Collective over `comm`, which must always be the same group, whose ranks have all dropped
     /// the memory that they took before, if any.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
     pub fn take(&self, comm: &Comm, doubles: usize) -> Result<Option<NodeMemory>> {
         let mut kept = self.0.borrow_mut();
         // All ranks have kept memory or none: it depends on the sizes of all parts.
@@ -103,7 +98,6 @@ impl KeptMemory {
 }
 
 impl Group {
-    /// Sets the flags of this rank to 0.
     fn lower_flags(&self) {
         for flag in 0..FLAGS {
             self.parts[self.me].flag(flag).store(0, Ordering::Relaxed);
@@ -116,9 +110,6 @@ impl NodeMemory {
     /// Creates memory of at least `doubles` zeros for each rank of `comm`; ranks may ask for
     /// different numbers. Returns `None`, on all ranks alike, if they do not all see each other's
     /// memory: on several nodes, or in containers. Collective.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
     pub fn new(comm: &Comm, doubles: usize) -> Result<Option<Self>> {
         let own = Own::new(HEAD_BYTES + doubles * size_of::<f64>()).ok();
         let nothing = PartInfo { process: 0, descriptor: 0, bytes: 0, nonce: 0 };
@@ -147,10 +138,8 @@ impl NodeMemory {
         Self { doubles: 0..most.expect("a rank"), flags: 0..FLAGS, group }
     }
 
-    /// Splits off the first `doubles` of each part and the first `flags` of this memory.
-    ///
-    /// # Panics
-    /// When the largest part has fewer doubles left, or a rank has fewer flags left.
+    /// Splits off the first `doubles` of each part and the first `flags` of this memory, which must
+    /// be left.
     pub fn split_front(&mut self, doubles: usize, flags: usize) -> Self {
         let front = |range: &mut Range<usize>, count: usize| {
             assert!(count <= range.len(), "{count} of {range:?} of a node's memory");
@@ -182,9 +171,6 @@ impl NodeMemory {
     /// # Safety
     /// No other slice of these doubles is in use on this rank, and the other ranks do not read them
     /// until a flag is raised.
-    ///
-    /// # Panics
-    /// When this memory or the part has no such doubles.
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn mine(&self, range: Range<usize>) -> &mut [f64] {
         let start = self.address(self.rank(), &range);
@@ -196,9 +182,6 @@ impl NodeMemory {
     ///
     /// # Safety
     /// No process writes to them while the slice is in use.
-    ///
-    /// # Panics
-    /// When this memory or the part has no such doubles.
     pub unsafe fn part(&self, rank: usize, range: Range<usize>) -> &[f64] {
         let start = self.address(rank, &range);
         // SAFETY: within the part; unchanged by the caller's promise.
@@ -206,9 +189,6 @@ impl NodeMemory {
     }
 
     /// The address of doubles `range` of this memory in the part of `rank`.
-    ///
-    /// # Panics
-    /// When this memory or the part has no such doubles.
     pub fn address(&self, rank: usize, range: &Range<usize>) -> *mut f64 {
         let Range { start, end } = self.doubles;
         assert!(range.end <= end - start, "{range:?} of {} doubles", end - start);
@@ -228,11 +208,8 @@ impl NodeMemory {
         self.flag(rank, flag).load(Ordering::Acquire) >= value
     }
 
-    /// Whether `rank` has raised its flag to `value` or more, for a caller that polls: also
-    /// progresses messages, and learns of an aborted job.
-    ///
-    /// # Errors
-    /// When the job has been aborted.
+    /// [`Self::is_raised`], for a caller that polls: also progresses messages, and fails if the job
+    /// has been aborted.
     pub fn poll(&self, comm: &Comm, rank: usize, flag: usize, value: u64) -> Result<bool> {
         let is_raised = self.is_raised(rank, flag, value);
         if !is_raised {
@@ -241,10 +218,7 @@ impl NodeMemory {
         Ok(is_raised)
     }
 
-    /// Waits until `rank` has raised its flag to `value` or more.
-    ///
-    /// # Errors
-    /// When the job has been aborted.
+    /// Waits until `rank` has raised its flag to `value` or more; fails if the job is aborted.
     pub fn wait(&self, comm: &Comm, rank: usize, flag: usize, value: u64) -> Result<()> {
         let spins = self.group.spins.load(Ordering::Relaxed);
         let mut looks = 0u32;
@@ -266,9 +240,6 @@ impl NodeMemory {
     }
 
     /// Waits until all other ranks have raised their flag to `value` or more.
-    ///
-    /// # Errors
-    /// When the job has been aborted.
     pub fn wait_for_others(&self, comm: &Comm, flag: usize, value: u64) -> Result<()> {
         let others = (0..self.size()).filter(|&rank| rank != self.rank());
         others.into_iter().try_for_each(|rank| self.wait(comm, rank, flag, value))
@@ -325,7 +296,6 @@ impl Part {
         Some(part)
     }
 
-    /// Doubles after the head.
     fn data_doubles(&self) -> usize {
         (self.bytes - HEAD_BYTES) / size_of::<f64>()
     }

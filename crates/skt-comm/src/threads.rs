@@ -63,7 +63,6 @@ impl World {
     }
 }
 
-/// One rank of a group of threads.
 #[derive(Clone)]
 struct ThreadComm {
     world: Arc<World>,
@@ -72,9 +71,6 @@ struct ThreadComm {
 
 /// Runs `body` as `size` ranks, each on its own thread, and returns the result of each. An error or
 /// a panic of one rank aborts all the others.
-///
-/// # Panics
-/// When a rank panicked, after all have ended.
 pub fn run<T, E, F>(size: usize, body: F) -> Vec<std::result::Result<T, E>>
 where
     T: Send,

@@ -6,14 +6,10 @@ use mpi::traits::Communicator;
 use super::{Comm, MpiComm, Result, Tag, check};
 
 impl MpiComm {
-    /// A duplicate of a communicator of the crate `mpi`, for a code that has no [`MpiWorld`]. Its
-    /// errors are returned, and its messages do not mix with those of the original. At most one
-    /// thread of the process at a time may be in a call of MPI. Collective.
-    ///
-    /// [`MpiWorld`]: super::MpiWorld
-    ///
-    /// # Errors
-    /// MPI cannot duplicate the communicator, and does not end the job itself.
+    /// A duplicate of a communicator of the crate `mpi`, for a code that has no
+    /// [`MpiWorld`](super::MpiWorld). Its errors are returned, and its messages do not mix with
+    /// those of the original. At most one thread of the process at a time may be in a call of MPI.
+    /// Collective.
     pub fn duplicate_of(comm: &impl Communicator) -> Result<Comm> {
         let mut raw = comm.as_raw();
         // SAFETY: the original is alive for the length of this call.
@@ -24,9 +20,6 @@ impl MpiComm {
     /// Takes a communicator over: it is freed with the group, and afterwards its errors are
     /// returned.
     ///
-    /// # Errors
-    /// MPI refuses the calls that return its rank and size.
-    ///
     /// # Safety
     /// `raw` is a live communicator of ranks, no intercommunicator, which no one else frees.
     pub unsafe fn owning(raw: ffi::MPI_Comm) -> Result<Self> {
@@ -34,9 +27,6 @@ impl MpiComm {
     }
 
     /// The rank of this group that has sent a message with this tag, if there is one. Never waits.
-    ///
-    /// # Errors
-    /// MPI refuses.
     pub fn probe_any(&self, tag: Tag) -> Result<Option<usize>> {
         let mut flag = 0;
         // SAFETY: a status is plain integers, and all zeros is a valid value.

@@ -5,7 +5,6 @@ use std::ops::{Deref, DerefMut};
 /// As many as an exchange with one rank has.
 const INLINE: usize = 2;
 
-/// A list of plain values.
 pub(super) struct Few<T> {
     inline: [T; INLINE],
     len: usize,
@@ -19,13 +18,11 @@ impl<T: Copy> Few<T> {
         Self { inline: [value; INLINE], len: 0, many: Vec::new() }
     }
 
-    /// A list of `len` entries.
     pub(super) fn filled(value: T, len: usize) -> Self {
         let many = if len > INLINE { vec![value; len] } else { Vec::new() };
         Self { inline: [value; INLINE], len, many }
     }
 
-    /// Adds an entry, and returns it.
     pub(super) fn push(&mut self, value: T) -> &mut T {
         if self.len < INLINE {
             self.inline[self.len] = value;

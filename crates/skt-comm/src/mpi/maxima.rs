@@ -26,11 +26,7 @@ pub struct MpiMaxima {
 }
 
 impl MpiComm {
-    /// Begins to find the maximum of each of these numbers over all ranks. Collective, but waits
-    /// for none.
-    ///
-    /// # Errors
-    /// MPI refuses.
+    /// Begins to find the maximum of each of these numbers over all ranks. Collective; never waits.
     pub fn maxima(&self, from: [u64; NUMBERS]) -> Result<MpiMaxima> {
         assert!(self.subgroup.is_none(), "all ranks of a communicator");
         // SAFETY: a constant handle of the library.
@@ -54,9 +50,6 @@ impl MpiComm {
 
 impl MpiMaxima {
     /// The maxima, once, when all ranks have given their numbers.
-    ///
-    /// # Errors
-    /// A rank is lost.
     pub fn test(&mut self) -> Result<Option<[u64; NUMBERS]>> {
         let Some(numbers) = &mut self.numbers else { return Ok(None) };
         let mut is_done: c_int = 0;

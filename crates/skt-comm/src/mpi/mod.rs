@@ -46,12 +46,9 @@ const ABORT_SECONDS: u32 = 10;
 pub struct MpiWorld(PhantomData<*const ()>);
 
 impl MpiWorld {
-    /// Initializes MPI for calls from one thread of a process at a time. Afterwards a panic on any
-    /// thread of the process ends the whole job with [`PANIC_EXIT_CODE`], because the other ranks
-    /// would not learn of it.
-    ///
-    /// # Errors
-    /// When MPI refuses, is initialized already, or does not provide `MPI_THREAD_SERIALIZED`.
+    /// Initializes MPI, which must provide `MPI_THREAD_SERIALIZED`, for calls from one thread of a
+    /// process at a time. Afterwards a panic on any thread of the process ends the whole job with
+    /// [`PANIC_EXIT_CODE`], because the other ranks would not learn of it.
     pub fn init() -> Result<Self> {
         let mut already: c_int = 0;
         // SAFETY: may be called at any time.
@@ -83,17 +80,11 @@ impl MpiWorld {
     }
 
     /// The group of all ranks.
-    ///
-    /// # Errors
-    /// When MPI refuses.
     pub fn comm(&self) -> Result<Comm> {
         self.mpi_comm().map(Comm::new)
     }
 
     /// The group of all ranks, whose waits end once the watch fails; see [`MpiComm::watched`].
-    ///
-    /// # Errors
-    /// When MPI refuses.
     pub fn watched_comm(&self, watch: FailureWatch) -> Result<Comm> {
         self.mpi_comm().map(|comm| comm.watched(watch))
     }
@@ -130,7 +121,6 @@ impl Drop for MpiWorld {
     }
 }
 
-/// Ends all ranks of the job at once.
 fn end_job(exit_code: i32) -> ! {
     // SAFETY: plain calls. MPI_Abort may come from another thread than the one that is in MPI; if
     // it hangs for that reason, the alarm ends this process, and the launcher ends the others.
@@ -281,8 +271,7 @@ impl MpiComm {
         self.subgroup.as_ref().map_or(c_int::from(tag), |subgroup| subgroup.tag(tag))
     }
 
-    /// # Safety
-    /// `data` must stay valid and unchanged until the request is complete.
+    /// Safety: `data` must stay valid and unchanged until the request is complete.
     unsafe fn post_send(
         &self,
         data: *const u8,
@@ -309,8 +298,7 @@ impl MpiComm {
         Ok(())
     }
 
-    /// # Safety
-    /// `data` must stay valid and untouched until the request is complete.
+    /// Safety: `data` must stay valid and untouched until the request is complete.
     unsafe fn post_recv(
         &self,
         data: *mut u8,
@@ -606,7 +594,6 @@ impl<B> Drop for UnderWay<B> {
     }
 }
 
-/// A send over MPI in progress.
 type MpiSend = UnderWay<Arc<PageBuf>>;
 
 impl SendRequest for MpiSend {
@@ -619,7 +606,6 @@ impl SendRequest for MpiSend {
     }
 }
 
-/// A receive over MPI in progress.
 type MpiRecv = UnderWay<PageBuf>;
 
 impl RecvRequest for MpiRecv {

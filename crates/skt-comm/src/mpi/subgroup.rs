@@ -28,7 +28,6 @@ pub(super) fn begin() {
     NEXT.store(1, Ordering::Relaxed);
 }
 
-/// Some of the ranks of a communicator.
 pub(super) struct Subgroup {
     /// The members' numbers in the communicator, in the order of the group.
     ranks: Vec<c_int>,
@@ -36,19 +35,16 @@ pub(super) struct Subgroup {
 }
 
 impl Subgroup {
-    /// The communicator's number for a rank of the group.
     pub(crate) fn peer(&self, rank: usize) -> c_int {
         self.ranks[rank]
     }
 
-    /// The tag of the group's messages within the communicator.
     pub(crate) fn tag(&self, tag: Tag) -> c_int {
         assert!(u32::from(tag) < 1 << TAG_BITS, "tag {tag}");
         self.context << TAG_BITS | c_int::from(tag)
     }
 }
 
-/// What a rank gives to a split.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct SplitArgs {
@@ -59,10 +55,7 @@ struct SplitArgs {
     next: u64,
 }
 
-/// Splits a group as [`Transport::split`] does, without a new communicator.
-///
-/// # Panics
-/// When contexts are used up: after 65535 splits.
+/// [`Transport::split`](super::Transport::split) without a new communicator, at most 65535 times.
 pub(super) fn split(comm: &MpiComm, color: Option<u32>, key: u32) -> Result<Option<MpiComm>> {
     let word = |color: Option<u32>| color.map_or(u64::MAX, u64::from);
     let next = NEXT.load(Ordering::Relaxed) as u64;

@@ -42,7 +42,6 @@ type Revoke = unsafe extern "C" fn(ffi::MPI_Comm) -> c_int;
 type Shrink = unsafe extern "C" fn(ffi::MPI_Comm, *mut ffi::MPI_Comm) -> c_int;
 type Agree = unsafe extern "C" fn(ffi::MPI_Comm, *mut c_int) -> c_int;
 
-/// The functions of the library.
 struct Calls {
     revoke: Revoke,
     shrink: Shrink,
@@ -83,7 +82,6 @@ pub enum NoUlfm {
     DeadAgreement,
 }
 
-/// The address of the symbol of this name in the running program.
 fn symbol(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: a name that ends in zero; looking it up changes nothing.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
@@ -162,9 +160,6 @@ pub struct Ulfm<'w>(&'static Calls, PhantomData<&'w MpiWorld>);
 
 impl MpiWorld {
     /// The means to survive the loss of ranks.
-    ///
-    /// # Errors
-    /// When a loss ends all ranks.
     pub fn ulfm(&self) -> std::result::Result<Ulfm<'_>, NoUlfm> {
         match CALLS.get() {
             Some(calls) => Ok(Ulfm(calls, PhantomData)),

@@ -20,7 +20,6 @@ pub type FailureWatch = Arc<dyn Fn() -> Result<()> + Send + Sync>;
 /// Tests of a message from one check of the watch to the next.
 const TESTS_PER_CHECK: u32 = 16;
 
-/// A group of MPI ranks whose waits end when a rank has reported a failure.
 pub(super) struct WatchedComm {
     comm: MpiComm,
     watch: FailureWatch,

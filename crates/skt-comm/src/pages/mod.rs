@@ -28,9 +28,6 @@ pub const PAGE_BYTES: usize = 4096;
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Bytes of an ordinary page of this system: 4 KiB, on some Arm systems 16 or 64 KiB.
-///
-/// # Panics
-/// When the system does not report it, as POSIX requires.
 pub fn system_page_bytes() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(|| {
@@ -91,22 +88,15 @@ pub struct Reservation {
 
 impl Reservation {
     /// Reserves a place for a mapping of `bytes` on ordinary pages, rounded up to whole pages.
-    ///
-    /// # Errors
-    /// When the process has no such range of addresses.
     pub fn new(bytes: usize) -> io::Result<Self> {
         Self::for_whole_pages(bytes, system_page_bytes())
     }
 
     /// Reserves a place for a mapping of `bytes` on ordinary pages or on pages of the pool.
-    ///
-    /// # Errors
-    /// When the process has no such range of addresses.
     pub fn for_any_pages(bytes: usize) -> io::Result<Self> {
         Self::for_whole_pages(bytes, pool_page_bytes().max(system_page_bytes()))
     }
 
-    /// Reserves a place of whole pages of `page_bytes`.
     fn for_whole_pages(bytes: usize, page_bytes: usize) -> io::Result<Self> {
         let align_bytes = page_bytes.max(HUGE_PAGE_BYTES);
         let too_long = io::ErrorKind::OutOfMemory;

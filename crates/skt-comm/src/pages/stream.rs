@@ -5,18 +5,12 @@
 /// The range is written past the caches: `dst` is not read into them first, which saves a third of
 /// the memory traffic, and is not fetched back from the cache of another core that has read it. All
 /// of it is visible to other processes, in order, before anything that is written afterwards.
-///
-/// # Panics
-/// When the lengths differ.
 pub fn stream(src: &[u8], dst: &mut [u8]) {
     stream_in_pieces(src, dst, src.len().max(1), |_| ());
 }
 
 /// Copies as [`stream`] does and passes each piece of `piece_bytes` (the last may be shorter) to
 /// `each` while the piece is in the cache and the next one is being fetched.
-///
-/// # Panics
-/// When the lengths differ, or `piece_bytes` is 0.
 pub fn stream_in_pieces(
     src: &[u8],
     dst: &mut [u8],
@@ -68,9 +62,8 @@ mod arch {
     use std::arch::x86_64::*;
 
     /// Streams a line. SSE2, which every x86-64 has, is as fast as wider stores.
-    ///
-    /// # Safety
-    /// A line must be readable at `from` and writable at `to`, which must be aligned to 16 bytes.
+    /// Safety: a line must be readable at `from` and writable at `to`, which must be aligned to 16
+    /// bytes.
     #[inline]
     pub(crate) unsafe fn line(from: *const u8, to: *mut u8) {
         let (from, to) = (from.cast::<__m128i>(), to.cast::<__m128i>());

@@ -22,11 +22,7 @@ pub struct Copier {
 impl Copier {
     /// Copies in a CUDA stream: `CUstream`, which is `cudaStream_t`. Null is the legacy default
     /// stream, of the context that is current in this thread. Memory is given as its device
-    /// pointer.
-    ///
-    /// # Errors
-    /// `libcuda.so.1` is missing or too old; there is no device; no context is current and the
-    /// stream has none.
+    /// pointer. Fails if neither the stream nor this thread has a context.
     ///
     /// # Safety
     /// The stream and its context live until the copier is dropped.
@@ -38,9 +34,6 @@ impl Copier {
     /// Copies in a HIP stream, `hipStream_t`, of the device that is current in this thread. Memory
     /// is given as its device pointer.
     ///
-    /// # Errors
-    /// `libamdhip64.so` is missing or too old; there is no device.
-    ///
     /// # Safety
     /// The stream lives until the copier is dropped, and is one of the current device.
     pub unsafe fn hip(stream: *mut c_void) -> Result<Self, DeviceError> {
@@ -50,9 +43,6 @@ impl Copier {
 
     /// Copies in an OpenCL queue, `cl_command_queue`, in order or not, which the copier retains.
     /// Memory is given as the `cl_mem` of a buffer.
-    ///
-    /// # Errors
-    /// `libOpenCL.so.1` is missing or too old; the queue is null.
     ///
     /// # Safety
     /// The queue is one.
@@ -65,11 +55,9 @@ impl Copier {
         Self { engine: Engine::new(queue, Sizes::default()) }
     }
 
-    /// Copies `host.len()` bytes of `memory`, from byte `offset` on, to `host`.
-    ///
-    /// # Errors
-    /// The copy, or work that was enqueued before it, has failed. `host` may have any contents, and
-    /// the device does not write to it any more.
+    /// Copies `host.len()` bytes of `memory`, from byte `offset` on, to `host`. If the copy, or
+    /// work that was enqueued before it, fails, `host` may have any contents, and the device does
+    /// not write to it any more.
     ///
     /// # Safety
     /// `memory` is of the device, and has these bytes.
@@ -86,11 +74,9 @@ impl Copier {
         unsafe { self.engine.copy(whole) }
     }
 
-    /// Copies `host` to `memory`, from byte `offset` on.
-    ///
-    /// # Errors
-    /// The copy, or work that was enqueued before it, has failed. These bytes of `memory` may have
-    /// any contents, and the device does not read `host` any more.
+    /// Copies `host` to `memory`, from byte `offset` on. If the copy, or work that was enqueued
+    /// before it, fails, these bytes of `memory` may have any contents, and the device does not
+    /// read `host` any more.
     ///
     /// # Safety
     /// `memory` is of the device, and has these bytes.

@@ -82,7 +82,6 @@ struct Buffer {
     uses: usize,
 }
 
-/// The device, as tests see it.
 pub(crate) struct Device {
     pub memory: Vec<u8>,
     /// What was done that real devices do not forgive.
@@ -149,7 +148,6 @@ impl Device {
         self.returned.push(host);
     }
 
-    /// Does all that is pending.
     pub(crate) fn finish(&mut self) {
         while !self.pending.is_empty() {
             self.happen(0);
@@ -184,7 +182,6 @@ impl Device {
         self.happen(index);
     }
 
-    /// Does a pending command.
     fn happen(&mut self, index: usize) {
         let transfer = match self.pending.remove(index).work {
             Work::Kernel(value) => {
@@ -281,7 +278,6 @@ impl Device {
     }
 }
 
-/// The queue of a device.
 pub(crate) struct Emulated(pub Arc<Mutex<Device>>);
 
 impl Emulated {
@@ -434,8 +430,7 @@ impl Drop for Emulated {
     }
 }
 
-/// Memory of the host that only its address is used of, as copies that come too late may access it
-/// at any time.
+/// Host memory of which only the address is used: copies that come too late may access it any time.
 pub(crate) struct Host {
     memory: *mut u8,
     bytes: usize,

@@ -16,16 +16,13 @@ use crate::queue::{Direction, Queue, Session, Transfer};
 use crate::staging::Staging;
 use crate::trials::{ROUNDS, Rates, Trials, Way};
 
-/// The sizes of pieces, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sizes {
-    /// A staging buffer: large enough that the start of a copy costs little, small enough for
-    /// the caches.
+    /// A staging buffer: starting a copy costs little, and it stays in the caches.
     pub buffer: usize,
     /// The smallest part that is timed. The start of a smaller one would count too much.
     pub trial_least: usize,
-    /// The largest part that is timed: enough buffers to make the time of filling the first one
-    /// negligible.
+    /// The largest timed part: of so many buffers that the time of filling the first is negligible.
     pub trial_most: usize,
 }
 
@@ -42,7 +39,6 @@ enum Buffers {
     Failed(DeviceError),
 }
 
-/// A queue, and what copies in it need.
 pub(crate) struct Engine {
     queue: Box<dyn Queue>,
     sizes: Sizes,
@@ -58,20 +54,14 @@ impl Engine {
         Self { queue, sizes, buffers: Buffers::NotYet, pinned, trials }
     }
 
-    /// Ends the trials with this way as the fastest.
     #[cfg(test)]
     pub(crate) fn settle(&mut self, fastest: Way) {
         self.trials = [Trials::settled(fastest), Trials::settled(fastest)];
     }
 
-    /// Copies, and returns when all has arrived.
-    ///
-    /// # Errors
-    /// The copy, or work that was enqueued before it, has failed. No copy is in flight any more.
-    ///
-    /// # Safety
-    /// The memory of the device has these bytes. The host's memory is valid, and no one else
-    /// accesses it, except that others may read what is only read.
+    /// Copies; when it returns, all has arrived or, with an error, no copy is in flight any more.
+    /// Safety: the memory of the device has these bytes. The host's memory is valid, and no one
+    /// else accesses it, except that others may read what is only read.
     pub(crate) unsafe fn copy(&mut self, whole: Transfer) -> Result<(), DeviceError> {
         if whole.bytes == 0 {
             return Ok(());
@@ -95,9 +85,7 @@ impl Engine {
     }
 
     /// Replaces the host memory that may be registered, and unregisters what is.
-    ///
-    /// # Safety
-    /// The memory stays mapped until this is called again, or the engine is dropped.
+    /// Safety: the memory stays mapped until this is called again, or the engine is dropped.
     pub(crate) unsafe fn set_pinnable(&mut self, range: Range<usize>) {
         self.release_pinned();
         if self.queue.can_register() {
@@ -115,7 +103,6 @@ impl Engine {
         }
     }
 
-    /// What was measured up to now.
     pub(crate) fn rates(&self) -> Rates {
         let (registered_bytes, registered_seconds) = self.pinned.total();
         let no_staging = match &self.buffers {
@@ -147,7 +134,6 @@ impl Drop for Engine {
     }
 }
 
-/// An engine while it copies.
 struct Copying<'e> {
     session: Session<'e>,
     sizes: Sizes,
@@ -158,9 +144,7 @@ struct Copying<'e> {
 
 impl Copying<'_> {
     /// Copies the next part of `rest`, or all of it, and returns how many bytes that were.
-    ///
-    /// # Safety
-    /// As of [`Engine::copy`].
+    /// Safety: as of [`Engine::copy`].
     unsafe fn copy_next(&mut self, rest: Transfer) -> Result<usize, DeviceError> {
         let trials = &self.trials[rest.direction as usize];
         if let Some((way, part)) = self.trial(rest) {
@@ -174,7 +158,6 @@ impl Copying<'_> {
         Ok(rest.bytes)
     }
 
-    /// The ways in which this host memory can be copied.
     fn possible(&self, host: &Range<usize>) -> impl Iterator<Item = Way> {
         let can_stage = matches!(self.buffers, Buffers::Ready(_));
         let can_register = self.pinned.is_possible(host);
@@ -204,9 +187,7 @@ impl Copying<'_> {
     }
 
     /// Copies in this way, and counts how long that takes.
-    ///
-    /// # Safety
-    /// As of [`Engine::copy`].
+    /// Safety: as of [`Engine::copy`].
     unsafe fn time(&mut self, way: Way, part: Transfer) -> Result<(), DeviceError> {
         // SAFETY: promised by the caller.
         unsafe { touch(part) };
@@ -226,9 +207,7 @@ impl Copying<'_> {
     }
 
     /// Copies in this way, or directly if it is not possible.
-    ///
-    /// # Safety
-    /// As of [`Engine::copy`].
+    /// Safety: as of [`Engine::copy`].
     unsafe fn copy(&mut self, way: Way, part: Transfer) -> Result<(), DeviceError> {
         if let (Way::Staged, Buffers::Ready(staging)) = (way, &mut *self.buffers) {
             // SAFETY: promised by the caller.
@@ -260,10 +239,8 @@ impl Copying<'_> {
 }
 
 /// Touches each page, so that none has its first access while a copy is timed.
-///
-/// # Safety
-/// The host's memory is valid, and no one else accesses it, except that others may read what is
-/// only read.
+/// Safety: the host's memory is valid, and no one else accesses it, except that others may read
+/// what is only read.
 unsafe fn touch(part: Transfer) {
     for at in (0..part.bytes).step_by(system_page_bytes()) {
         let byte = part.host.wrapping_add(at);

@@ -1,12 +1,5 @@
 //! Copies between memory of a device (a GPU) and memory of the host, for checkpoints.
 //!
-//! | item | what |
-//! |---|---|
-//! | [`Copier`] | copies in a CUDA stream, a HIP stream or an OpenCL queue |
-//! | [`DeviceMemory`] | a piece of device memory, as a mover of checkpoints |
-//! | [`DeviceError`] | what failed: library, call, code, text |
-//! | [`Rates`] | what was measured, and which [`Way`] was chosen by it |
-//!
 //! The libraries of the drivers are loaded at run time, so nothing of them is needed to build or to
 //! run without a device.
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -34,8 +27,7 @@ pub use error::DeviceError;
 pub use memory::DeviceMemory;
 pub use trials::{Measured, Rate, Rates, Way};
 
-/// The symbols of all libraries with the Rust types by which they are called, for tests that
-/// compare them with the headers.
+/// All libraries' symbols with the Rust types by which they are called, to compare with headers.
 #[doc(hidden)]
 pub fn signatures() -> Vec<(&'static str, &'static str)> {
     [stream::Cuda::signatures(), stream::Hip::signatures(), opencl::OpenCl::signatures()].concat()

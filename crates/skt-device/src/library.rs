@@ -36,10 +36,7 @@ impl Loaded {
         Err(DeviceError::Library { library: files.join(", "), why: why.join("; "), remedy })
     }
 
-    /// A call of the library, by its name.
-    ///
-    /// # Safety
-    /// The library's function of this name has the type `F`, a pointer to a function.
+    /// Safety: the library's function of this name has the type `F`, a pointer to a function.
     pub(crate) unsafe fn find<F: Copy>(&self, symbol: &'static str) -> Result<F, DeviceError> {
         // SAFETY: promised by the caller.
         let found = unsafe { self.library.get::<F>(symbol.as_bytes()) };
@@ -57,7 +54,6 @@ impl Loaded {
     }
 }
 
-/// A function of a library, with its name for messages.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<F> {
     pub symbol: &'static str,
@@ -84,10 +80,7 @@ macro_rules! symbols {
                 )),*]
             }
 
-            /// Finds all symbols.
-            ///
-            /// # Safety
-            /// The library's functions have these types.
+            /// Safety: the library's functions have these types.
             unsafe fn find(
                 loaded: &$crate::library::Loaded,
             ) -> Result<Self, $crate::error::DeviceError> {

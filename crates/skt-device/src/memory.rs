@@ -29,7 +29,6 @@ impl DeviceMemory {
         Self { copier, memory, bytes }
     }
 
-    /// Copies if the memory has these bytes.
     fn copy(
         &self,
         offset: usize,

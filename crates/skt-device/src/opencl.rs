@@ -94,7 +94,6 @@ const MEM_READ_WRITE_ALLOC_HOST_PTR: Flags = 1 | 1 << 4;
 const MAP_READ_WRITE: Flags = 1 | 1 << 1;
 
 impl OpenCl {
-    /// Loads the library, once for all copiers.
     fn load() -> Result<&'static Self, DeviceError> {
         static CALLS: OnceLock<OpenCl> = OnceLock::new();
         if let Some(calls) = CALLS.get() {
@@ -136,8 +135,7 @@ pub(crate) struct CommandQueue {
 unsafe impl Send for CommandQueue {}
 
 impl CommandQueue {
-    /// # Safety
-    /// As of [`crate::Copier::opencl`].
+    /// Safety: as of [`crate::Copier::opencl`].
     pub(crate) unsafe fn new(queue: QueueHandle) -> Result<Self, DeviceError> {
         let calls = OpenCl::load()?;
         if queue.is_null() {
@@ -241,8 +239,7 @@ impl Queue for CommandQueue {
         // SAFETY: as many events of this queue.
         let mut status = unsafe { (call.function)(count, events.as_ptr()) };
         if status != 0 {
-            // The error of the copy itself is more specific than the one that reports a failed
-            // event.
+            // The copy's own error is more specific than that of a failed event.
             status = events.iter().find_map(|event| self.failure(*event)).unwrap_or(status);
         }
         for event in &events {

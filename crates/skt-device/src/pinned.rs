@@ -17,7 +17,6 @@ fn registered() -> MutexGuard<'static, BTreeMap<usize, usize>> {
     REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The first registered range that ends after `at`.
 fn first_after(at: usize) -> Option<Range<usize>> {
     let registered = registered();
     let around = registered.range(..=at).next_back().filter(|(_, end)| **end > at);
@@ -31,7 +30,6 @@ fn boundary(at: usize, end: usize) -> usize {
     boundary.min(end)
 }
 
-/// Whether any of this memory is registered.
 pub(crate) fn overlaps(host: &Range<usize>) -> bool {
     first_after(host.start).is_some_and(|range| range.start < host.end)
 }
@@ -50,13 +48,11 @@ pub(crate) fn parts(whole: Transfer) -> impl Iterator<Item = Transfer> {
     })
 }
 
-/// The ranges that a copier has registered with the driver. Each is registered once and remembered,
-/// since every checkpoint is copied to the same memory.
+/// A copier's registered ranges: each is registered once, as checkpoints are in the same memory.
 pub(crate) struct Pinned {
     page_bytes: usize,
     /// Whole pages that stay mapped. Nothing else may be registered.
     allowed: Range<usize>,
-    /// The starts of the ranges that this copier has registered.
     starts: Vec<usize>,
     failure: Option<DeviceError>,
     /// All that has ever been registered, and the time for it.
@@ -86,11 +82,8 @@ impl Pinned {
         (self.total_bytes, self.total_seconds)
     }
 
-    /// Replaces the memory that may be registered.
-    ///
-    /// # Safety
-    /// Memory in `allowed` stays mapped until `release` has been called, which has been called for
-    /// the range before.
+    /// Safety: memory in `allowed` stays mapped until `release` has been called, which has been
+    /// called for the range before.
     pub(crate) unsafe fn allow(&mut self, allowed: Range<usize>) {
         assert!(self.starts.is_empty(), "registered memory has been released");
         let start = allowed.start.next_multiple_of(self.page_bytes);
@@ -100,13 +93,11 @@ impl Pinned {
         self.failure = None;
     }
 
-    /// Whether whole pages of this memory can be tried.
     pub(crate) fn is_possible(&self, host: &Range<usize>) -> bool {
         self.failure.is_none() && !self.pages(host).is_empty()
     }
 
-    /// The whole pages in this memory that may be registered. Other pages may be another copier's,
-    /// too.
+    /// The whole pages in this memory that may be registered: others may be another copier's, too.
     fn pages(&self, host: &Range<usize>) -> Range<usize> {
         let start = host.start.next_multiple_of(self.page_bytes);
         let end = host.end / self.page_bytes * self.page_bytes;

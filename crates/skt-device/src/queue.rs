@@ -5,14 +5,12 @@ use std::ops::Range;
 
 use crate::error::DeviceError;
 
-/// Where a copy goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     ToHost,
     FromHost,
 }
 
-/// A copy between memory of the device and of the host.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Transfer {
     pub direction: Direction,
@@ -33,12 +31,10 @@ impl Transfer {
         Self { offset, host, bytes, ..self }
     }
 
-    /// This copy with other memory of the host.
     pub(crate) fn with_host(self, host: *mut u8) -> Self {
         Self { host, ..self }
     }
 
-    /// The addresses of the host's memory.
     pub(crate) fn host_range(self) -> Range<usize> {
         let start = self.host.addr();
         start..start + self.bytes
@@ -48,8 +44,7 @@ impl Transfer {
 /// The events of a queue: one for each staging buffer.
 pub(crate) const EVENTS: usize = 2;
 
-/// A stream or a command queue. The calls other than `enter` and `leave` are made between these
-/// two.
+/// A stream or command queue. Calls other than `enter` and `leave` are made between these two.
 pub(crate) trait Queue: Send {
     /// Makes the queue's context or device the current one of this thread.
     fn enter(&mut self) -> Result<(), DeviceError>;
@@ -57,44 +52,33 @@ pub(crate) trait Queue: Send {
     /// Restores what was current before `enter`.
     fn leave(&mut self);
 
-    /// Waits for all that was enqueued before, by anyone. Returns the failure of any of that, if
-    /// the library reports it.
+    /// Waits for all that was enqueued before, by anyone; returns its failure, if the library
+    /// reports it.
     fn synchronize(&mut self) -> Result<(), DeviceError>;
 
     /// Enqueues a copy, of which a `wait` for `event` waits for the end.
-    ///
-    /// # Safety
-    /// The device's memory has these bytes. The host's memory stays valid, and no one else accesses
-    /// it, until a `wait` for the event or `synchronize` has returned; until then others may read
-    /// what is only read.
+    /// Safety: the device's memory has these bytes. The host's memory stays valid, and no one else
+    /// accesses it, until a `wait` for the event or `synchronize` has returned; until then others
+    /// may read what is only read.
     unsafe fn enqueue(&mut self, transfer: Transfer, event: usize) -> Result<(), DeviceError>;
 
-    /// Waits for the ends of all copies that were enqueued with `event` since it was last waited
-    /// for.
+    /// Waits for the ends of all copies enqueued with `event` since it was last waited for.
     fn wait(&mut self, event: usize) -> Result<(), DeviceError>;
 
     /// Allocates host memory that the device accesses fastest.
     fn allocate(&mut self, bytes: usize) -> Result<*mut u8, DeviceError>;
 
-    /// Returns memory of `allocate`.
-    ///
-    /// # Safety
-    /// The memory is from `allocate` of this queue, is freed once, and no copy uses it any more.
+    /// Safety: the memory is from `allocate` of this queue, freed once, and no copy uses it any
+    /// more.
     unsafe fn free(&mut self, memory: *mut u8);
 
-    /// Whether there is a call that pins memory of the host where it is.
     fn can_register(&self) -> bool;
 
     /// Pins whole pages of the host's memory.
-    ///
-    /// # Safety
-    /// The pages are mapped, are not registered, and stay mapped until `unregister`.
+    /// Safety: the pages are mapped, are not registered, and stay mapped until `unregister`.
     unsafe fn register(&mut self, pages: Range<usize>) -> Result<(), DeviceError>;
 
-    /// Releases pages as they were registered.
-    ///
-    /// # Safety
-    /// `register` has pinned a range that starts at `start`, and no copy uses it any more.
+    /// Safety: `register` has pinned a range that starts at `start`, and no copy uses it any more.
     unsafe fn unregister(&mut self, start: usize);
 }
 
@@ -120,10 +104,7 @@ impl<'q> Session<'q> {
         self.queue
     }
 
-    /// Enqueues a copy.
-    ///
-    /// # Safety
-    /// As of [`Queue::enqueue`], until a `wait` for the event returns `Ok` or the session ends.
+    /// Safety: as of [`Queue::enqueue`], until a `wait` for it returns `Ok` or the session ends.
     pub(crate) unsafe fn enqueue(
         &mut self,
         transfer: Transfer,
@@ -135,12 +116,10 @@ impl<'q> Session<'q> {
         unsafe { self.queue.enqueue(transfer, event) }
     }
 
-    /// Waits for the ends of the copies that were enqueued with `event`.
     pub(crate) fn wait(&mut self, event: usize) -> Result<(), DeviceError> {
         self.queue.wait(event)
     }
 
-    /// Notes that all copies have been waited for.
     pub(crate) fn finished(&mut self) {
         self.is_in_flight = false;
     }

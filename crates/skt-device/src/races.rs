@@ -14,7 +14,6 @@ use crate::pinned;
 use crate::queue::Direction::{self, FromHost, ToHost};
 use crate::trials::Way::{self, Direct, Registered, Staged};
 
-/// Bytes of a staging buffer.
 const BUFFER: usize = 1000;
 
 fn sizes() -> Sizes {
@@ -35,7 +34,6 @@ fn same(what: &str, found: &[u8], expected: &[u8]) -> Result<(), String> {
     }
 }
 
-/// A device, an engine for it, and host memory.
 struct Bench {
     device: Arc<Mutex<Device>>,
     engine: Option<Engine>,
@@ -114,7 +112,6 @@ impl Bench {
         Ok(true)
     }
 
-    /// Drops the engine, and returns what the device has noticed.
     fn end(&mut self) -> Result<(), String> {
         self.engine = None;
         let mut device = self.device();
@@ -140,7 +137,6 @@ impl Case {
         self.run_at(256, fault.cloned())
     }
 
-    /// Copies twice.
     fn run_at(&self, haste: u64, fault: Option<Fault>) -> Result<(), String> {
         let mut bench = Bench::new(self.order, haste, 11);
         bench.engine().settle(self.way);

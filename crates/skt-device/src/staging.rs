@@ -15,7 +15,6 @@ pub(crate) struct Staging {
 unsafe impl Send for Staging {}
 
 impl Staging {
-    /// Allocates the buffers, of `bytes` each.
     pub(crate) fn new(queue: &mut dyn Queue, bytes: usize) -> Result<Self, DeviceError> {
         let first = queue.allocate(bytes)?;
         match queue.allocate(bytes) {
@@ -28,10 +27,7 @@ impl Staging {
         }
     }
 
-    /// Frees the buffers.
-    ///
-    /// # Safety
-    /// They were allocated by this queue.
+    /// Safety: they were allocated by this queue.
     pub(crate) unsafe fn free(self, queue: &mut dyn Queue) {
         for buffer in self.buffers {
             // SAFETY: of this queue by the caller; `copy` leaves no copy in flight that a session
@@ -50,12 +46,9 @@ impl Staging {
     ///   enqueue chunk i             enqueue chunk i
     /// ```
     ///
-    /// # Errors
-    /// A copy failed. Those that are in flight still are waited for when the session ends.
-    ///
-    /// # Safety
-    /// The memory of the device and of the host has these bytes, and no one else accesses them;
-    /// others may read what is only read.
+    /// After an error, copies that are in flight still are waited for when the session ends.
+    /// Safety: the memory of the device and of the host has these bytes, and no one else accesses
+    /// them; others may read what is only read.
     pub(crate) unsafe fn copy(
         &mut self,
         session: &mut Session,
@@ -96,9 +89,7 @@ impl Staging {
 
 /// Copies a chunk from its buffer to the host, past the caches: of a checkpoint nothing is read
 /// soon.
-///
-/// # Safety
-/// The buffer has the chunk. The chunk's host memory is valid, and no one else accesses it.
+/// Safety: the buffer has the chunk. The chunk's host memory is valid, and no one else accesses it.
 unsafe fn empty(buffer: *const u8, chunk: Transfer) {
     // SAFETY: promised by the caller; buffers are apart from the memory of the host.
     let (from, to) = unsafe {

@@ -74,7 +74,6 @@ const HIP_FILES: [&str; 3] = ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip
 const CUDA_REMEDY: &str =
     "install the NVIDIA driver on this node, or run where there is an NVIDIA GPU";
 const HIP_REMEDY: &str = "install ROCm on this node, or run where there is an AMD GPU";
-/// What to do where the library loads and does not start.
 const CUDA_START_REMEDY: &str =
     "run where there is an NVIDIA GPU that this process may use (`nvidia-smi` lists them)";
 const HIP_START_REMEDY: &str =
@@ -92,7 +91,6 @@ const NO_DEVICE: Status = 100;
 /// `CU_STREAM_PER_THREAD`, `hipStreamPerThread`: another stream in each thread.
 const PER_THREAD: usize = 2;
 
-/// The calls that both libraries have.
 struct Calls {
     library: &'static str,
     synchronize: Call<unsafe extern "C" fn(Stream) -> Status>,
@@ -109,14 +107,12 @@ struct Calls {
     places: Places,
 }
 
-/// The calls that differ.
 enum Places {
     Cuda(Cuda),
     Hip(Hip),
 }
 
 impl Calls {
-    /// Loads `libcuda.so.1`, once for all copiers.
     fn cuda() -> Result<&'static Self, DeviceError> {
         static CALLS: OnceLock<Calls> = OnceLock::new();
         if let Some(calls) = CALLS.get() {
@@ -144,7 +140,6 @@ impl Calls {
         }))
     }
 
-    /// Loads `libamdhip64.so`, once for all copiers.
     fn hip() -> Result<&'static Self, DeviceError> {
         static CALLS: OnceLock<Calls> = OnceLock::new();
         if let Some(calls) = CALLS.get() {
@@ -258,8 +253,7 @@ pub(crate) struct StreamQueue {
 unsafe impl Send for StreamQueue {}
 
 impl StreamQueue {
-    /// # Safety
-    /// As of [`crate::Copier::cuda`].
+    /// Safety: as of [`crate::Copier::cuda`].
     pub(crate) unsafe fn cuda(stream: Stream) -> Result<Self, DeviceError> {
         let calls = Calls::cuda()?;
         let Places::Cuda(cuda) = &calls.places else { unreachable!("loaded as CUDA") };
@@ -284,8 +278,7 @@ impl StreamQueue {
         Self::new(calls, stream, Place::Context(context))
     }
 
-    /// # Safety
-    /// As of [`crate::Copier::hip`].
+    /// Safety: as of [`crate::Copier::hip`].
     pub(crate) unsafe fn hip(stream: Stream) -> Result<Self, DeviceError> {
         let calls = Calls::hip()?;
         let Places::Hip(hip) = &calls.places else { unreachable!("loaded as HIP") };

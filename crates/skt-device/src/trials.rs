@@ -20,7 +20,6 @@ impl Way {
 /// How often each way is tried. The first time is a warm-up: drivers allocate what they need then.
 pub(crate) const ROUNDS: u32 = 3;
 
-/// How fast a way is, in one direction.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tried {
     rounds: u32,
@@ -28,12 +27,10 @@ struct Tried {
     bytes_per_second: Option<f64>,
 }
 
-/// The measurements of one direction.
 #[derive(Debug, Default)]
 pub(crate) struct Trials([Tried; Way::ALL.len()]);
 
 impl Trials {
-    /// Trials that have ended with this way as the fastest.
     #[cfg(test)]
     pub(crate) fn settled(fastest: Way) -> Self {
         let tried = |way| {
@@ -43,14 +40,12 @@ impl Trials {
         Self(Way::ALL.map(tried))
     }
 
-    /// Returns the way to measure next of these, if any is still to be measured: that with the
-    /// fewest rounds, so that ways take turns.
+    /// The way of these to measure next: that with the fewest rounds, so that ways take turns.
     pub(crate) fn next(&self, ways: impl Iterator<Item = Way>) -> Option<Way> {
         let untried = ways.filter(|way| self.0[*way as usize].rounds < ROUNDS);
         untried.min_by_key(|way| self.0[*way as usize].rounds)
     }
 
-    /// Returns the fastest way of these that has been measured.
     pub(crate) fn best(&self, ways: impl Iterator<Item = Way>) -> Option<Way> {
         let rated = ways.filter_map(|way| Some((way, self.0[way as usize].bytes_per_second?)));
         rated.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(way, _)| way)
@@ -66,12 +61,10 @@ impl Trials {
         tried.rounds += 1;
     }
 
-    /// The number of rounds in which a way has been tried.
     pub(crate) fn rounds(&self, way: Way) -> u32 {
         self.0[way as usize].rounds
     }
 
-    /// What was measured.
     pub(crate) fn measured(&self) -> Measured {
         let chosen = self.best(Way::ALL.into_iter());
         let rate = |way| {

@@ -28,7 +28,6 @@ type Platforms = unsafe extern "C" fn(c_uint, *mut Handle, *mut c_uint) -> c_int
 const DEVICE_TYPE_ALL: u64 = 0xffff_ffff;
 const OUT_OF_ORDER: u64 = 1;
 
-/// A context of the first device.
 pub struct Device {
     library: Library,
     device: Handle,
@@ -36,7 +35,6 @@ pub struct Device {
 }
 
 impl Device {
-    /// The device, or why there is none.
     pub fn new() -> Result<Self, String> {
         // pocl 3.1 reports limits of 0 to a thread while another one initialises the device.
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -137,5 +135,4 @@ impl Drop for Device {
 // SAFETY: OpenCL's calls may be made in any thread.
 unsafe impl Sync for Device {}
 
-/// A null handle.
 pub const NULL: Handle = null::<c_void>().cast_mut();

@@ -14,7 +14,6 @@ use crate::skipped::skipped;
 
 const MIB: usize = 1 << 20;
 
-/// Runs a test with a device, if there is one.
 #[track_caller]
 fn with_device(test: impl FnOnce(&Device)) {
     match Device::new() {

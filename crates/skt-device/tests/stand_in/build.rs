@@ -7,7 +7,6 @@ use std::sync::OnceLock;
 
 use super::library::{Api, compile};
 
-/// A fresh folder of this test program.
 pub fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stand-in").join(name);
     let _ = fs::remove_dir_all(&folder);
@@ -15,7 +14,6 @@ pub fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// The folder of the stand-in of a library.
 fn stand_in(api: Api) -> &'static Path {
     static FOLDERS: [OnceLock<PathBuf>; 2] = [OnceLock::new(), OnceLock::new()];
     FOLDERS[api as usize].get_or_init(|| {

@@ -32,7 +32,6 @@ pub fn random_bytes(random: &mut Xoshiro256PlusPlus, count: usize) -> Vec<u8> {
     bytes
 }
 
-/// A random number of these.
 fn within(random: &mut Xoshiro256PlusPlus, range: Range<usize>) -> usize {
     range.start + random.next_u64() as usize % (range.end - range.start)
 }

@@ -8,7 +8,6 @@ use libloading::{Library, Symbol};
 use super::build::API;
 use super::library::Api;
 
-/// What is left in the stand-in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Left {
     pub allocated: usize,
@@ -42,8 +41,7 @@ impl Driver {
         driver
     }
 
-    /// # Safety
-    /// `T` is the type of this function in device.c, cuda.c or hip.c.
+    /// Safety: `T` is the type of this function in device.c, cuda.c or hip.c.
     unsafe fn get<T>(&self, name: &str) -> Symbol<'_, T> {
         // SAFETY: promised by the caller.
         unsafe { self.library.get(name.as_bytes()) }
@@ -122,7 +120,6 @@ impl Driver {
         stream
     }
 
-    /// Memory of the device.
     pub fn allocate(&self, bytes: usize) -> *mut c_void {
         let name = if self.api == Api::Cuda { "cuMemAlloc_v2" } else { "hipMalloc" };
         let mut memory = ptr::null_mut();
@@ -144,7 +141,6 @@ impl Driver {
         }
     }
 
-    /// Memory of the device that has these bytes.
     pub fn allocate_with(&self, content: &[u8]) -> *mut c_void {
         let memory = self.allocate(content.len());
         // SAFETY: the type is that of device.c, which reads the slice.
@@ -215,7 +211,6 @@ impl Driver {
         }
     }
 
-    /// The number of calls since the last `fail`.
     pub fn calls(&self) -> u64 {
         // SAFETY: the type is that of device.c.
         unsafe {

@@ -31,7 +31,6 @@ fn may_be_survived(call: &str) -> bool {
         || call == "hipSetDevice"
 }
 
-/// Memory of the device and of the host, and what it has.
 struct Memory {
     device: *mut c_void,
     host: Vec<u8>,
@@ -67,7 +66,6 @@ impl Memory {
         Ok(())
     }
 
-    /// The host memory that the copier may pin.
     fn allow_pinning(&self, copier: &mut Copier) {
         let range = self.host.as_ptr_range();
         // SAFETY: the caller keeps the memory until it has dropped the copier.
@@ -75,14 +73,12 @@ impl Memory {
     }
 }
 
-/// What a scenario has come to.
 struct End {
     error: Option<DeviceError>,
     /// What was left after the error.
     in_flight: usize,
     left: Left,
     calls: u64,
-    /// The calls of the copies.
     copying: Range<u64>,
     failed: Option<String>,
 }
@@ -137,7 +133,6 @@ fn leaves(call: &str) -> bool {
     call.contains("PopCurrent") || call == "hipSetDevice"
 }
 
-/// Asserts that an error names the call, the code and its text.
 fn assert_names(error: &DeviceError, call: &str, code: c_int) {
     let text = error.to_string();
     assert!(text.contains(&format!("{call} of ")), "{call}: {text}");

@@ -11,7 +11,6 @@ use std::process::Command;
 
 use super::skipped::skipped;
 
-/// A header of a library.
 struct Header {
     include: &'static str,
     flags: Vec<String>,
@@ -53,7 +52,6 @@ impl Header {
         if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
     }
 
-    /// The types of the parameters of a function, as the header has them.
     fn parameters(&self, preprocessed: &str, name: &str) -> Result<Vec<String>, String> {
         let is_name = |place: &usize| {
             let before = preprocessed[..*place].chars().next_back().unwrap();
@@ -73,7 +71,6 @@ impl Header {
         Ok(list.split(',').map(type_of_parameter).filter(|found| found != "void").collect())
     }
 
-    /// Compares these functions with the header. Returns what differs.
     fn compare(&self, functions: &[(&str, &str)]) -> Result<(), String> {
         let preprocessed = self.compile(&["-E", "-P"], "")?;
         let mut program = String::from("#define is_signed(type) ((type)-1 < (type)1)\n");
@@ -95,7 +92,6 @@ impl Header {
     }
 }
 
-/// The type of a parameter that may have a name.
 fn type_of_parameter(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
@@ -106,7 +102,6 @@ fn type_of_parameter(text: &str) -> String {
     if is_type || only_qualified { text.clone() } else { before.trim().to_owned() }
 }
 
-/// The types of the parameters and of the result of a function pointer.
 fn parse(signature: &str) -> (Vec<&str>, &str) {
     let (_, rest) = signature.split_once("fn").unwrap_or_else(|| panic!("{signature}"));
     let (list, result) = rest.split_once("->").unwrap_or((rest, "()"));
@@ -139,7 +134,6 @@ fn assertions(program: &mut String, name: &str, rust: &str, c: &str) {
     }
 }
 
-/// The bytes of a Rust integer, and whether it has a sign.
 fn integer(rust: &str) -> (usize, bool) {
     match rust {
         "i8" => (1, true),

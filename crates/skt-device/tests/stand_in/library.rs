@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// A library of a driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Api {
     Cuda,
@@ -13,7 +12,6 @@ pub enum Api {
 impl Api {
     pub const ALL: [Self; 2] = [Self::Cuda, Self::Hip];
 
-    /// The file that programs load.
     pub fn file(self) -> &'static str {
         match self {
             Self::Cuda => "libcuda.so.1",

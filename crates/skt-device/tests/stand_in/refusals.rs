@@ -14,7 +14,6 @@ use super::headers::cuda_home;
 use super::library::{Api, compile};
 use super::skipped::skipped;
 
-/// Prints why there is no copier.
 #[test]
 #[ignore = "a scenario"]
 fn scenario_refuses() {

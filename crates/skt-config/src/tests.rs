@@ -781,8 +781,7 @@ fn the_manual_has_what_the_table_has() {
     });
     let flag = |info: &value::Row<Setting>| format!("`{}`|", info.setting.flag());
     let settings = checkpoint::SETTINGS.iter().map(|info| row(info, &flag(info)));
-    let launch = launch::LAUNCH.iter().map(|info| row(info, ""));
-    for table in [params.collect::<String>(), settings.collect(), launch.collect()] {
+    for table in [params.collect::<String>(), settings.collect()] {
         assert!(manual.contains(&table), "docs/configuration.md needs this table:\n{table}");
     }
     let start = manual.find("```toml\n").unwrap() + 8;

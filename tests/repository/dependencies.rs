@@ -11,7 +11,7 @@ const DOCS: &str = include_str!("../../docs/dependencies.md");
 fn documented(heading: &str) -> BTreeSet<String> {
     let section = DOCS.split(&format!("\n## {heading}\n")).nth(1).expect("the heading is there");
     let section = section.split("\n## ").next().unwrap();
-    let name = |line: &str| Some(line.strip_prefix("| `")?.split('`').next()?.to_owned());
+    let name = |line: &str| Some(line.strip_prefix("|`")?.split('`').next()?.to_owned());
     section.lines().filter_map(name).collect()
 }
 

@@ -45,7 +45,7 @@
 //! | what is around a run | [`skt_run::job`], [`skt_run::ptest`], [`skt_health::environment`] |
 //! | checkpoints in memory | [`skt_checkpoint`], [`skt_run::protect`] |
 #![deny(unsafe_op_in_unsafe_fn)]
-#![warn(missing_docs, unreachable_pub)]
+#![warn(unreachable_pub)]
 
 pub mod cli;
 pub mod report;

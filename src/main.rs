@@ -1,5 +1,3 @@
-//! Parse, dispatch; nothing else.
-
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

@@ -41,14 +41,14 @@ use skt_run::record::TestRecord;
 use skt_run::tune::parameter::{Parameter, with_values};
 use skt_run::tune::{TuningTask, table};
 
-/// The files that are written, in the current folder.
+/// Written to the current folder.
 const FILES: [&str; 2] = ["HPL.toml", "HPL.dat"];
-/// The part of the time for tuning, and its most seconds.
+/// Of the time; and its most seconds.
 const TUNING_PART: f64 = 1.0 / 6.0;
 const MAX_TUNING_SECONDS: f64 = 60.0;
-/// The part of the time that the longer of the two short runs takes.
+/// Of the time, for the longer of the two short runs.
 const SHORT_RUN_PART: f64 = 1.0 / 20.0;
-/// The time by default, unless the memory is given.
+/// Unless the memory is given.
 const DEFAULT_SECONDS: f64 = 120.0;
 
 pub(super) const AFTER_HELP: &str = with_exit_codes!(
@@ -87,7 +87,7 @@ pub(crate) struct AutoArgs {
 }
 
 impl AutoArgs {
-    /// The time for all; `None`: the memory alone decides.
+    /// `None`: the memory alone decides.
     fn seconds(&self) -> Option<f64> {
         self.size.time.or_else(|| self.size.memory.is_none().then_some(DEFAULT_SECONDS))
     }
@@ -98,14 +98,13 @@ impl AutoArgs {
     }
 }
 
-/// What a rank's host gives it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Place {
-    /// The machine, which several containers may share.
+    /// Several containers may share it.
     machine: String,
-    /// The cores on which the rank may run.
+    /// Those on which the rank may run.
     cores: BTreeSet<String>,
-    /// The most cores for which it has processor time.
+    /// Those for which it has processor time.
     max_cores: usize,
     available_bytes: u64,
 }
@@ -118,13 +117,11 @@ impl Place {
     }
 }
 
-/// What all ranks have: each as many threads and as much memory as any other.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Shares {
     ranks: usize,
     machines: usize,
     threads: usize,
-    /// Bytes that all ranks may take, if each takes as many as the one with the least.
     available_bytes: u64,
 }
 
@@ -152,7 +149,6 @@ impl Shares {
     }
 }
 
-/// Chooses, writes and runs, on all ranks of the job.
 pub(crate) fn execute(args: &AutoArgs) -> ExitCode {
     let began = Instant::now();
     let blas = blas::choose_by_flag(Some(&args.blas));
@@ -168,14 +164,13 @@ pub(crate) fn execute(args: &AutoArgs) -> ExitCode {
     run::end(exit, Exit::code)
 }
 
-/// A job that chooses its run.
 struct Auto<'a> {
     world: &'a MpiWorld,
     comm: &'a Comm,
     args: &'a AutoArgs,
     blas: ChosenBlas,
     began: Instant,
-    /// The end of the job's time by rank 0's clock.
+    /// By rank 0's clock.
     time_limit: TimeLimit,
 }
 
@@ -216,7 +211,7 @@ impl Auto<'_> {
         Ok(run::run_on(self.world, self.comm, &run, &blas, &mut KeptJob::default())?.exit)
     }
 
-    /// What rank 0 finds, on all ranks; `None` if it is an error, which it prints. Collective.
+    /// What rank 0 finds; `None` if it is an error, which rank 0 prints. Collective.
     fn on_rank0<T: Serialize + for<'d> Deserialize<'d>>(
         &self,
         find: impl FnOnce() -> Result<T, ConfigError>,
@@ -229,7 +224,6 @@ impl Auto<'_> {
         Ok(collect::broadcast_json(self.comm, &found, 0)?)
     }
 
-    /// The run that tuning begins with.
     fn first(&self, places: Vec<Result<Place, String>>) -> Result<(RunSpec, Shares), ConfigError> {
         for file in FILES {
             if Path::new(file).exists() && !self.args.size.force {
@@ -266,8 +260,7 @@ impl Auto<'_> {
         Ok((RunSpec { blas: Some(self.args.blas.clone()), ..spec }, shares))
     }
 
-    /// Tunes the parameters of `base`. The run of a trial with the chosen values, or how the job
-    /// ends, whose reason is printed.
+    /// A trial of `base` with the chosen values, or how the job ends, whose reason is printed.
     fn tune(&self, base: &RunSpec) -> Result<Result<RunSpec, Exit>, JobError> {
         let parameters = Parameter::all_of(&base.tests()[0]).collect();
         let budget_seconds = self.args.tuning_seconds();
@@ -301,7 +294,7 @@ impl Auto<'_> {
         JobOptions { blas: self.blas.clone(), mpi_library, ..JobOptions::default() }
     }
 
-    /// Runs `spec` without a report. The error is how the job ends, whose reason is printed.
+    /// Without a report. The error is how the job ends, whose reason is printed.
     fn measure(&self, spec: &RunSpec) -> Result<Result<Measured, Exit>, JobError> {
         let began = Instant::now();
         let mut last = LastTest::default();
@@ -327,8 +320,8 @@ impl Auto<'_> {
         Ok(Ok(Measured { n: spec.n[0], seconds, timed_seconds }))
     }
 
-    /// The protection of tuning and of short runs: none, or the checksums of the grid. Their
-    /// segments have a name of their own, so that those of a run stay as they are.
+    /// None, or the checksums of the grid. Segments of tuning and of short runs have a name of
+    /// their own, so that those of a run stay as they are.
     fn trial_settings(&self, spec: &RunSpec) -> Settings {
         let method = if spec.checksums > 0 { Method::Abft } else { Method::None };
         let mut draft = CheckpointDraft::from([(Setting::Method, Value::text(method.to_string()))]);
@@ -339,7 +332,6 @@ impl Auto<'_> {
         tune::apart("auto", Settings { time_limit: self.time_limit, ..settings })
     }
 
-    /// The order of the longer of the short runs, on all ranks.
     fn longer(
         &self,
         tuned: &RunSpec,
@@ -354,13 +346,12 @@ impl Auto<'_> {
         Ok(collect::broadcast_json(self.comm, &n.min(memory_n).max(short.n), 0)?)
     }
 
-    /// The room of the run, whose ranks have `left_seconds`.
     fn room(&self, shares: &Shares, left_seconds: Option<f64>) -> Room {
         let room = self.args.size.room(shares.ranks, shares.available_bytes);
         Room { seconds: left_seconds, ..room }
     }
 
-    /// Chooses N and the protection, and writes the files. Returns the one that holds all.
+    /// N and the protection. Returns the file that holds all.
     fn choose(
         &self,
         tuned: &RunSpec,
@@ -389,7 +380,6 @@ impl Auto<'_> {
     }
 }
 
-/// Keeps the record of the last test.
 #[derive(Default)]
 struct LastTest(Option<TestRecord>);
 

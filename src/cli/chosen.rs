@@ -1,4 +1,4 @@
-//! A run that a command has chosen: the text of its file, and the flags that run it.
+//! The text of a chosen run's file, and the flags that run it.
 
 use std::path::Path;
 
@@ -8,12 +8,11 @@ use skt_host::shown::shell_quoted;
 pub(super) struct Chosen<'a> {
     pub spec: &'a RunSpec,
     pub protection: &'a CheckpointDraft,
-    /// The file, whose name decides its form.
     pub path: &'a Path,
 }
 
 impl Chosen<'_> {
-    /// The text of the file; in TOML after `comment`, which is whole lines.
+    /// In TOML after `comment`, which is whole lines.
     pub(super) fn text(&self, comment: &str) -> Result<String, ConfigError> {
         match Format::from_path(self.path) {
             Format::Dat => hpldat::write(self.spec),
@@ -27,7 +26,7 @@ impl Chosen<'_> {
         }
     }
 
-    /// The words after the program's name, each after a blank: the file, and what it cannot hold.
+    /// After the program's name, each after a blank: the file, and what it cannot hold.
     pub(super) fn flags(&self) -> String {
         let mut words: Vec<String> = self.spec.mxp.iter().map(|_| "mxp".to_owned()).collect();
         if self.path != Path::new("HPL.dat") {

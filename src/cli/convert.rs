@@ -1,5 +1,3 @@
-//! `skt-hpl convert`: converts between HPL.dat and TOML.
-
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -67,8 +65,7 @@ pub(crate) fn execute(args: &ConvertArgs) -> Result<(), ConfigError> {
     }
 }
 
-/// The configuration as text in this form, with the settings of the launcher; reports on standard
-/// error what the form cannot hold.
+/// Reports on standard error what the form cannot hold.
 pub(super) fn whole_text(
     checked: &Checked,
     format: Format,

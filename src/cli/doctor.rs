@@ -1,5 +1,3 @@
-//! `skt-hpl doctor`: reports why this machine, or the hosts of a job, are slow.
-
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -20,7 +18,6 @@ use skt_screen::Failed;
 use skt_screen::reach;
 use skt_solver::comm::threads::run as run_ranks;
 
-/// The exit code if something was found that costs speed.
 const FOUND: u8 = 1;
 
 /// The exit codes, in the help.
@@ -55,7 +52,7 @@ pub(crate) struct DoctorArgs {
     pub root: Option<PathBuf>,
 }
 
-/// Looks, and prints what was found. Under a launcher, all ranks look, and rank 0 prints.
+/// Under a launcher, all ranks look, and rank 0 prints.
 pub(crate) fn execute(args: &DoctorArgs) -> ExitCode {
     let done = match args {
         DoctorArgs { root: Some(folder), .. } => from_tree(args, Root::at(folder)),
@@ -105,15 +102,12 @@ fn under_launcher(args: &DoctorArgs) -> Result<u8, Failed> {
     }
 }
 
-/// What is known of the hosts of the list that the user named.
 #[derive(Debug, Clone, Default)]
 struct Listed {
     found: Vec<Finding>,
-    /// The number of hosts, if nothing was found.
     well: Option<usize>,
 }
 
-/// Tries the hosts of the list that the user named.
 fn read_listed_hosts(args: &DoctorArgs) -> Result<Listed, Failed> {
     let Some(path) = &args.hosts else { return Ok(Listed::default()) };
     let hosts = hosts::read(path)?;
@@ -122,7 +116,7 @@ fn read_listed_hosts(args: &DoctorArgs) -> Result<Listed, Failed> {
     Ok(Listed { found, well })
 }
 
-/// Diagnoses the hosts of all ranks of `world`. All of them return the exit code. Collective.
+/// The hosts of all ranks of `world`; all return the exit code. Collective.
 fn look(world: &Comm, args: &DoctorArgs, is_launched: bool, listed: Listed) -> Result<u8, Failed> {
     let threads = args.threads.map(|threads| threads as usize);
     let threads = threads.or(is_launched.then_some(1));
@@ -144,7 +138,6 @@ fn look(world: &Comm, args: &DoctorArgs, is_launched: bool, listed: Listed) -> R
     shown.map(|_| code[0])
 }
 
-/// Prints the report and writes the file. Returns the exit code.
 fn show(args: &DoctorArgs, report: &DoctorReport) -> Result<u8, Failed> {
     output::print_and_write(&report.text(), &report.json(), args.json.as_deref())?;
     Ok(if report.findings.iter().any(|found| found.kind.costs_speed()) { FOUND } else { 0 })

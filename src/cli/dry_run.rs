@@ -18,21 +18,17 @@ use skt_launch::state::{Status, SupervisorState};
 use skt_run::job::outlook;
 use skt_run::protect::Settings;
 
-/// What a run of the benchmark needs, and how it is protected.
 pub(super) struct BenchmarkNeeds {
-    /// Bytes of the largest rank, in the test that needs most.
+    /// Of the largest rank, in the test that needs most.
     pub rank_bytes: u64,
     pub method: Method,
-    /// Lost ranks of a group that the others can rebuild.
     pub parities: usize,
-    /// Which tests end before a checkpoint is due, at this machine's rate, if any do.
+    /// Which tests end before a checkpoint is due, at this machine's rate.
     pub without_checkpoint: Option<String>,
-    /// Bytes that this machine has available.
     pub here_bytes: u64,
 }
 
-/// Which tests of a run end before a checkpoint is due, if the nodes' cores are as fast as a core
-/// of this machine.
+/// Which tests end before a checkpoint is due, with cores as fast as one of this machine.
 pub(super) fn without_checkpoint(
     spec: &RunSpec,
     settings: &Settings,
@@ -46,8 +42,7 @@ pub(super) fn without_checkpoint(
     Ok(outlook::note(settings, &outlooks))
 }
 
-/// The plan of a launch, where `earlier` was found in the state folder. `needs` is `None` for a
-/// program of the user.
+/// `earlier` was found in the state folder. `needs` is `None` for a program of the user.
 pub(super) fn describe(
     options: &LaunchOptions,
     needs: Option<&BenchmarkNeeds>,
@@ -100,7 +95,7 @@ pub(super) fn describe(
     text + &format!("command  {line}\nnothing was started, and no node was asked\n")
 }
 
-/// The hosts by their slots: `n[01-08] with 8 slots, n09 with 4`.
+/// `n[01-08] with 8 slots, n09 with 4`.
 fn with_slots(hosts: &[Host]) -> String {
     let alike = hosts.chunk_by(|a, b| a.slots == b.slots).map(|hosts| {
         let names = short_names(hosts);
@@ -109,7 +104,6 @@ fn with_slots(hosts: &[Host]) -> String {
     alike.collect::<Vec<_>>().join(", ")
 }
 
-/// What follows the loss of a node.
 fn at_a_loss(options: &LaunchOptions, needs: Option<&BenchmarkNeeds>) -> String {
     let continues = match needs.map(|needs| (needs.method, needs.parities)) {
         None => "the program is started again, and continues from its own checkpoints".to_owned(),
@@ -136,8 +130,8 @@ fn at_a_loss(options: &LaunchOptions, needs: Option<&BenchmarkNeeds>) -> String 
     format!("{then}, and {continues}")
 }
 
-/// Where nodes are to share the ranks of lost ones, and none could, if they have the memory of this
-/// machine: what they would need.
+/// Where nodes are to share the ranks of lost ones, and none with this machine's memory could: what
+/// they would need.
 fn no_room(options: &LaunchOptions, used: &[Host], needs: &BenchmarkNeeds) -> Option<String> {
     let spreads = options.settings.no_spare == NoSpare::Spread && options.pool.spares.is_empty();
     let ranks = used.iter().map(|host| host.slots + 1).min().filter(|_| spreads)?;
@@ -151,7 +145,6 @@ fn no_room(options: &LaunchOptions, used: &[Host], needs: &BenchmarkNeeds) -> Op
     ))
 }
 
-/// How nodes are reached.
 fn probe(options: &LaunchOptions) -> String {
     if options.is_local {
         return "of this machine alone".to_owned();

@@ -1,8 +1,5 @@
-//! Why a command has no result.
-
 use std::error::Error;
 
-/// The text of the message.
 #[derive(Debug)]
 pub struct Failed(pub(super) String);
 

@@ -15,7 +15,6 @@ use skt_host::units::{parse_seconds, span};
 use super::flags::Names;
 use super::pace::{Pace, operations};
 
-/// The part of the available memory that a run takes by default.
 const MEMORY_PART: f64 = 0.8;
 
 /// The flags of `init` and `auto`.
@@ -46,7 +45,6 @@ impl SizeArgs {
         self.memory.unwrap_or(MEMORY_PART)
     }
 
-    /// The room of these ranks where they have `available_bytes`.
     pub(super) fn room(&self, ranks: usize, available_bytes: u64) -> Room {
         let method = self.ft.iter().map(|method| (Setting::Method, Value::flag(method)));
         let bytes = (available_bytes as f64 * self.memory_part()) as u64;
@@ -54,11 +52,10 @@ impl SizeArgs {
     }
 }
 
-/// What a run may take, and the protection that is asked for.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Room {
     pub ranks: usize,
-    /// Bytes of all ranks, with those of the ranks of a lost node.
+    /// Of all ranks, with those of the ranks of a lost node.
     pub bytes: u64,
     /// Ranks of a lost node whose memory is left.
     pub guests: usize,
@@ -67,18 +64,14 @@ pub(super) struct Room {
     pub asked: CheckpointDraft,
 }
 
-/// A run that fits.
 #[derive(Debug)]
 pub(super) struct Fitted {
     pub spec: RunSpec,
-    /// The settings of the protection that the run was sized for.
     pub protection: CheckpointDraft,
-    /// The largest N that fits the memory.
     pub memory_n: usize,
 }
 
 impl Fitted {
-    /// N, rate and time, and what decides on N, as text.
     pub(super) fn words(&self, pace: &Pace, limit_seconds: Option<f64>) -> String {
         let n = self.spec.n[0];
         let element_bytes = if self.spec.mxp.is_some() { 4.0 } else { 8.0 };
@@ -97,7 +90,7 @@ impl Fitted {
     }
 }
 
-/// A run of HPL, or of HPL-MxP, on these ranks with the protection asked for; its N is still 0.
+/// Of HPL, or of HPL-MxP; N is still 0.
 pub(super) fn base(
     room: &Room,
     threads: usize,
@@ -131,7 +124,7 @@ pub(super) fn fit(
     fit_with(base, grids, &Room { asked, ..room.clone() }, pace)
 }
 
-/// Whether the run takes a checkpoint before its end, if nothing slows it down.
+/// A checkpoint, before the end, if nothing slows the run down.
 fn is_due(fitted: &Fitted, pace: &Pace) -> Result<bool, ConfigError> {
     let settings = Settings::read(&fitted.protection, &fitted.spec)?;
     Ok(pace.outlook(&fitted.spec.tests()[0], &settings) == Some(Outlook::Due))
@@ -190,8 +183,8 @@ fn fit_with(
     Ok(Fitted { spec, protection, memory_n })
 }
 
-/// The grids to choose from, the flattest first: with checksums all with P at most Q. A flat grid
-/// leaves a larger part of the ranks to data, a squarer one has smaller panels.
+/// The flattest first: with checksums all with P at most Q. A flat grid leaves a larger part of the
+/// ranks to data, a squarer one has smaller panels.
 pub(super) fn grids(spec: &RunSpec, ranks: usize) -> Vec<(usize, usize)> {
     let checksums = spec.checksums;
     if checksums == 0 {
@@ -205,20 +198,18 @@ pub(super) fn grids(spec: &RunSpec, ranks: usize) -> Vec<(usize, usize)> {
         .collect()
 }
 
-/// Bytes of all ranks of a test on one machine.
 fn job_bytes(test: &TestSpec, settings: &Settings) -> u64 {
     let geometry = smallest_group(test, settings, std::iter::repeat_n("here", test.ranks()));
     memory_split(test, settings, geometry).total().saturating_mul(test.ranks() as u64)
 }
 
-/// The largest multiple of NB with which a test like `test` takes at most `bytes` on all ranks; 0
-/// if there is none.
+/// The largest multiple of NB with which all ranks take at most `bytes`; 0 if there is none.
 pub(super) fn n_in_memory(bytes: u64, test: &TestSpec, settings: &Settings) -> usize {
     let needed = |blocks| job_bytes(&TestSpec { n: blocks * test.nb, ..test.clone() }, settings);
     test.nb * largest(|blocks| needed(blocks) <= bytes)
 }
 
-/// The largest number of blocks that `fits`, if all smaller ones do; 0 if none does.
+/// Of the numbers that `fits`, if all smaller ones do; 0 if none does.
 fn largest(fits: impl Fn(usize) -> bool) -> usize {
     let (mut most, mut too_large) = (0, 1);
     while fits(too_large) {
@@ -241,14 +232,14 @@ mod tests {
 
     use super::*;
 
-    /// Room for what `asked` has as flags: `self`, or `self 2` with two parities.
+    /// `asked` is `self`, or `self 2` with two parities.
     fn room(ranks: usize, bytes: u64, asked: &str) -> Room {
         let flags = asked.split_whitespace().zip([Setting::Method, Setting::Parities]);
         let asked = flags.map(|(value, setting)| (setting, Value::flag(value))).collect();
         Room { ranks, bytes, asked, ..Room::default() }
     }
 
-    /// The fit of a run of `mxp` or HPL by the memory, or by the time if the room has one.
+    /// By the memory, or by the time if the room has one.
     fn fitted(room: &Room, is_mxp: bool) -> Result<Fitted, ConfigError> {
         let spec = base(room, 1, is_mxp, "test")?;
         fit(&spec, &grids(&spec, room.ranks), room, &Pace::measure(1)?.0)
@@ -262,7 +253,6 @@ mod tests {
         fitted(&room(ranks, bytes, asked), false).unwrap_err().to_string()
     }
 
-    /// Bytes of the job of a fitted run with another N.
     fn bytes_at(fitted: &Fitted, n: usize) -> u64 {
         let test = TestSpec { n, ..fitted.spec.tests().remove(0) };
         job_bytes(&test, &Settings::read(&fitted.protection, &fitted.spec).unwrap())

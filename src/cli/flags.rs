@@ -1,5 +1,4 @@
-//! The flags of a table of settings: each row gives its argument, with its help. The rows are in
-//! skt-config: `param.rs`, `checkpoint.rs`, `launch.rs`.
+//! The flags of a table of settings (`param.rs`, `checkpoint.rs`, `launch.rs` of skt-config).
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,18 +14,15 @@ use crate::report::output::is_stdout;
 use skt_config::value::{Row, Table, Value, Written};
 
 pub(crate) trait Flag: Table {
-    /// The setting's argument, whose value is text; or a switch.
     fn arg(self) -> Arg;
 
-    /// Whether every command with the flags of the table has this one. Others are read where a
-    /// command adds them.
+    /// Others are read where a command adds them.
     fn is_in_all_commands(self) -> bool {
         true
     }
 }
 
-/// The flags of a table that were given. Values are kept as text: they override those of a
-/// configuration, and are checked as those are.
+/// Those that were given, as text: they override those of a configuration, and are checked alike.
 #[derive(Debug, Clone)]
 pub(crate) struct Flags<S>(pub BTreeMap<S, Vec<Value>>);
 
@@ -68,7 +64,6 @@ impl<S: Flag> FromArgMatches for Flags<S> {
     }
 }
 
-/// The settings in the order of their flags in the help.
 fn in_order_of_help<S: Flag>() -> Vec<S> {
     let is_moved = |row: &&Row<S>| row.help_after.is_some();
     let (moved, in_place): (Vec<&Row<S>>, Vec<&Row<S>>) = S::ROWS.iter().partition(is_moved);
@@ -105,7 +100,6 @@ pub(crate) fn arg<S: Table>(row: &Row<S>) -> Arg {
         .action(if row.is_list { ArgAction::Append } else { ArgAction::Set })
 }
 
-/// The help of a flag: what it is, what is legal, and its default.
 fn help<S: Table>(row: &Row<S>) -> String {
     let what = row.sentence();
     if row.is_switch() {
@@ -118,12 +112,11 @@ fn help<S: Table>(row: &Row<S>) -> String {
     format!("{what} [{}]", notes.join("; "))
 }
 
-/// Parses the name of a file that is written in addition to a report on standard output.
+/// Of a file that is written in addition to a report on standard output.
 pub(super) fn file_next_to_a_report() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(next_to_a_report)
 }
 
-/// Refuses the name of standard output.
 pub(super) fn next_to_a_report(path: PathBuf) -> Result<PathBuf, &'static str> {
     if is_stdout(&path) {
         return Err("a file is needed, as standard output is for the report");
@@ -131,7 +124,6 @@ pub(super) fn next_to_a_report(path: PathBuf) -> Result<PathBuf, &'static str> {
     Ok(path)
 }
 
-/// Parses one of `names`, by which `named` finds the value.
 pub(super) fn one_of<T: Clone + Send + Sync + 'static, const N: usize>(
     names: [&'static str; N],
     named: fn(&str) -> Option<T>,
@@ -139,7 +131,7 @@ pub(super) fn one_of<T: Clone + Send + Sync + 'static, const N: usize>(
     PossibleValuesParser::new(names).map(move |name| named(&name).expect("one of the names"))
 }
 
-/// Accepts any text, and gives help and completions the names of a choice.
+/// Accepts any text; help and completions have the names.
 #[derive(Clone)]
 pub(super) struct Names(pub Vec<&'static str>);
 

@@ -1,5 +1,3 @@
-//! Lists of hosts that commands are given.
-
 use std::fmt::Display;
 use std::path::Path;
 
@@ -9,12 +7,11 @@ use skt_host::starter::Starter;
 use skt_launch::agent::{self, NamedAgent};
 use skt_launch::hosts::{Host, HostsError, ListedNodes};
 
-/// Reads a host file, and prints what in it has no effect.
 pub(super) fn read(path: &Path) -> Result<Vec<Host>, HostsError> {
     ListedNodes::read(path).map(warned)
 }
 
-/// Reads a host file that may list no node yet, and prints what in it has no effect.
+/// The file may list no node yet.
 pub(super) fn read_spares(path: &Path) -> Result<Vec<Host>, HostsError> {
     ListedNodes::read_spares(path).map(warned)
 }
@@ -30,8 +27,7 @@ pub(super) fn warn(warnings: &[impl Display]) {
     }
 }
 
-/// The agent that the launcher uses, which its `arguments` or the environment name; `None` for its
-/// usual one.
+/// That its `arguments` or the environment name; `None` for the launcher's usual one.
 pub(super) fn agent_of_launcher(
     starter: Starter,
     arguments: &[String],
@@ -45,8 +41,8 @@ pub(super) fn agent_of_launcher(
     Some(command)
 }
 
-/// Checks that the launcher, with this program if it is not the usual one, takes the names of all
-/// hosts. Some would reach a host by its IPv6 address and then fail.
+/// Some launchers, with this program if it is not the usual one, would reach a host by its IPv6
+/// address and then fail.
 pub(super) fn check_names<'a>(
     mut hosts: impl Iterator<Item = &'a Host>,
     starter: Starter,

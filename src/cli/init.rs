@@ -51,7 +51,6 @@ pub(crate) struct InitArgs {
     out: PathBuf,
 }
 
-/// Writes the configuration and shows how to run it.
 pub(crate) fn execute(args: &InitArgs) -> Result<(), ConfigError> {
     // The rate of a core is measured.
     library::take_default();
@@ -129,7 +128,6 @@ fn ranks(args: &InitArgs, threads: usize) -> Result<usize, ConfigError> {
     Ok(((cores - kept) / threads).max(1))
 }
 
-/// Warns where the ranks need more cores than this machine has.
 fn warn_of_too_few_cores(
     ranks: usize,
     threads: usize,

@@ -1,5 +1,3 @@
-//! `skt-hpl launch`: runs the benchmark to its end through the loss of nodes.
-
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
@@ -73,7 +71,6 @@ impl Flag for Launching {
     }
 }
 
-/// Accepts texts that `parse` understands.
 fn checked<T, E>(
     parse: fn(&str) -> Result<T, E>,
 ) -> impl Fn(&str) -> Result<String, E> + Clone + Send + Sync + 'static
@@ -89,7 +86,6 @@ fn parse_ranks(text: &str) -> Result<usize, String> {
     count.ok_or_else(|| format!("1 to {} ranks", RANKS_MAX))
 }
 
-/// Launches the job that the flags describe, and supervises it to its end.
 pub(crate) fn execute(args: &LaunchArgs) -> Result<Exit, Failed> {
     let (options, needs) = options(args, &|name| std::env::var(name).ok())?;
     if args.dry_run {
@@ -103,7 +99,6 @@ pub(crate) fn execute(args: &LaunchArgs) -> Result<Exit, Failed> {
 
 type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// The options, and for the benchmark what it needs.
 type Planned = (LaunchOptions, Option<BenchmarkNeeds>);
 
 fn options(args: &LaunchArgs, env: Env) -> Result<Planned, Failed> {
@@ -195,8 +190,7 @@ fn options_of_benchmark(
     Ok((options, needs))
 }
 
-/// The options for a program of the user. Its own flags are unknown here: what it asks of its
-/// checkpoints, its library reports once it runs.
+/// A program's own flags are unknown here: its library reports what it asks of its checkpoints.
 fn options_of_program(args: &LaunchArgs, file: &Path, env: Env) -> Result<LaunchOptions, Failed> {
     let wanted = with_file(&args.given, LaunchDraft::new())?;
     let of_benchmark = [
@@ -237,11 +231,10 @@ fn options_of_program(args: &LaunchArgs, file: &Path, env: Env) -> Result<Launch
 }
 
 /// Makes waiting ranks of Open MPI yield their core, which is needed with more ranks than cores.
-/// Open MPI does not see that on its own, because its host list has a slot for each rank.
+/// Open MPI does not see that, because its host list has a slot for each rank.
 const YIELD: [&str; 3] = ["--mca", "mpi_yield_when_idle", "1"];
 
-/// The options that are the same for the benchmark and for any other program; those that differ are
-/// as for a program of which nothing is known.
+/// What the benchmark and any other program share; the rest is as for an unknown program.
 fn options_of_nodes(
     args: &LaunchArgs,
     mut settings: LaunchSettings,
@@ -298,28 +291,27 @@ fn options_of_nodes(
     })
 }
 
-/// The process rows of the largest grid, if it has checksums and takes all ranks.
+/// Of the largest grid, if it has checksums and takes all ranks.
 fn checksum_rows(spec: &RunSpec, ranks: usize) -> Option<Vec<Vec<usize>>> {
     let largest = spec.tests().into_iter().max_by_key(TestSpec::ranks);
     let rows = largest.filter(|test| test.checksums > 0 && test.ranks() == ranks);
     rows.map(|test| protect::process_rows(&test))
 }
 
-/// Bytes of the largest rank, in the test that needs most.
+/// Of the largest rank, in the test that needs most.
 fn rank_bytes(pool: &Pool, ranks: usize, spec: &RunSpec, settings: &Settings) -> u64 {
     max_of_tests(pool, ranks, spec, |test, names| {
         memory_split(test, settings, smallest_group(test, settings, names.into_iter())).total()
     })
 }
 
-/// Bytes of the segments of the largest rank, in the test that needs most; 0 without checkpoints.
+/// Of the segments of the largest rank, in the test that needs most; 0 without checkpoints.
 fn kept_bytes(pool: &Pool, ranks: usize, spec: &RunSpec, settings: &Settings) -> u64 {
     max_of_tests(pool, ranks, spec, |test, names| {
         protect::segment_bytes(test, settings, names.into_iter())
     })
 }
 
-/// The most bytes of any test, of which `bytes` gives those of one from the host of each rank.
 fn max_of_tests(
     pool: &Pool,
     ranks: usize,
@@ -348,7 +340,7 @@ fn texts(words: &[OsString]) -> Result<Vec<String>, Failed> {
     words.iter().map(|word| is_text("a flag", word).map(str::to_owned)).collect()
 }
 
-/// The flags of the benchmark, checked before anything is started.
+/// Checked before anything is started.
 fn run_args(command: &[String]) -> Result<RunArgs, Failed> {
     let words = ["skt-hpl"].into_iter().chain(subcommand_words(command));
     match Cli::try_parse_from(words) {
@@ -363,7 +355,7 @@ fn run_args(command: &[String]) -> Result<RunArgs, Failed> {
     }
 }
 
-/// The flags, with the table `[launch]` of the configuration for those not given.
+/// The table `[launch]` of the configuration counts where no flag is given.
 fn with_file(
     flags: &Flags<Launching>,
     mut file: LaunchDraft,
@@ -395,7 +387,7 @@ fn with_file(
     LaunchSettings::read(&file)
 }
 
-/// Divides the nodes: those that the ranks need come first, the others are spares.
+/// Those that the ranks need come first, the others are spares.
 fn pool(listed: Vec<Host>, ranks: usize, spares: Option<&Path>) -> Result<Pool, Failed> {
     let mut slots = 0;
     let (active, mut waiting): (Vec<_>, Vec<_>) = listed.into_iter().partition(|host| {
@@ -409,7 +401,7 @@ fn pool(listed: Vec<Host>, ranks: usize, spares: Option<&Path>) -> Result<Pool, 
     Ok(Pool::new(active, waiting))
 }
 
-/// The nodes that are listed; `None` if there is no list.
+/// `None` if there is no list.
 fn nodes(wanted: &LaunchSettings, env: Env) -> Result<Option<ListedNodes>, Failed> {
     let nodes = match &wanted.hosts {
         Some(path) => Some(ListedNodes::read(path)?),

@@ -27,7 +27,7 @@ use skt_host::{affinity, messages};
 use skt_run::job::{self, End, Finished, JobError};
 use skt_run::protect::{OnLoss, RankInRun, Settings};
 
-/// What rank 0 sends to all ranks as the job to run.
+/// Rank 0 sends it to all ranks.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct JobRequest {
     pub spec: RunSpec,
@@ -35,28 +35,24 @@ pub(super) struct JobRequest {
     pub configuration: Option<ConfigText>,
 }
 
-/// What a process keeps of its job from one attempt to the next.
 #[derive(Default)]
 pub(super) struct KeptJob {
-    /// The run; `None` before rank 0 has distributed it.
+    /// `None` before rank 0 has distributed it.
     pub request: Option<JobRequest>,
     /// When this process noticed the last loss that it has survived.
     pub lost_at: Option<Instant>,
     pub rank_in_run: RankInRun,
 }
 
-/// How an attempt ended on one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AttemptEnd {
     /// A rank is lost, and the report is not whole, as far as this rank knows.
     Lost,
-    /// The attempt came to its end.
     Ended,
     /// The report is whole, and a rank was lost before all data was removed.
     Left(Exit),
 }
 
-/// What all ranks do after an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AfterAttempt {
     Again,
@@ -64,7 +60,7 @@ enum AfterAttempt {
     RemoveRest(Exit),
 }
 
-/// Bits of the word that ranks agree on; the agreement keeps a bit if all ranks have set it.
+/// Of the word that ranks agree on; the agreement keeps a bit if all ranks have set it.
 const ENDED: i32 = 1;
 const NOT_REPORTED: i32 = 2;
 const EXIT_SHIFT: u32 = 8;
@@ -105,9 +101,6 @@ impl AfterAttempt {
 
 /// Runs attempts of the benchmark, which `run_on` makes, on the surviving ranks until one comes to
 /// its end.
-///
-/// # Errors
-/// Any error that is not the loss of a rank.
 pub(crate) fn outlive(
     ulfm: &Ulfm,
     mut run_on: impl FnMut(&Comm, &mut KeptJob) -> Result<Finished, JobError>,
@@ -140,9 +133,9 @@ pub(crate) fn outlive(
     }
 }
 
-/// The exit code of a job whose last attempt came to its end. If a later attempt refused to run
-/// after a loss, for instance because the lost rank still holds memory, the next start may run: the
-/// input is that of the earlier attempt, which ran.
+/// Of a job whose last attempt came to its end. If a later attempt refused to run after a loss, for
+/// instance because the lost rank still holds memory, the next start may run: the input is that of
+/// the earlier attempt, which ran.
 fn exit_after(finished: &Finished, is_resumed: bool) -> Exit {
     match finished {
         Finished { exit: Exit::BadInput, is_reported: false, .. } if is_resumed => {
@@ -152,8 +145,8 @@ fn exit_after(finished: &Finished, is_resumed: bool) -> Exit {
     }
 }
 
-/// Whether the job can run on the ranks of `comm`, with the same result on all of them; if not, the
-/// exit code. `is_resumed` means that these ranks are what a loss has left of a job.
+/// Whether the job can run on the ranks of `comm`, alike on all of them; if not, the exit code.
+/// `is_resumed` means that these ranks are what a loss has left of a job.
 pub(crate) fn has_ranks(
     world: &MpiWorld,
     comm: &Comm,
@@ -217,7 +210,6 @@ pub(crate) fn has_ranks(
 mod tests {
     use super::*;
 
-    /// What ranks with these ends do.
     fn verdict(ends: &[AttemptEnd]) -> AfterAttempt {
         AfterAttempt::from_agreed(ends.iter().fold(-1, |all, end| all & end.word()))
     }

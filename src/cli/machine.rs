@@ -1,5 +1,3 @@
-//! The cores and the memory that this machine gives the process.
-
 use std::collections::BTreeSet;
 use std::fs;
 
@@ -7,16 +5,15 @@ use skt_config::ConfigError;
 use skt_host::affinity::current_mask;
 use skt_host::memory;
 
-/// The share of the time for which threads that are alone on their cores have them.
+/// Of the time; threads that are alone on their cores have it.
 pub(super) const MIN_CPU_SHARE: f64 = 0.95;
 
-/// Number of physical cores that this process may run on, at most what its CPU quota allows. Two
-/// hardware threads of a core count as one, because they share its floating-point units.
+/// Those that this process may run on, at most what its CPU quota allows. Two hardware threads of a
+/// core count as one, because they share its floating-point units.
 pub(crate) fn cores() -> Result<usize, ConfigError> {
     Ok(core_names()?.len().min(max_cores()).max(1))
 }
 
-/// The physical cores that this process may run on, each by its hardware threads.
 pub(crate) fn core_names() -> Result<BTreeSet<String>, ConfigError> {
     let allowed = current_mask().map_err(|why| {
         ConfigError::Other(format!("the CPUs of this process are not known ({why}); give --ranks"))
@@ -28,13 +25,11 @@ pub(crate) fn core_names() -> Result<BTreeSet<String>, ConfigError> {
     Ok(allowed.iter().map(siblings).collect())
 }
 
-/// The most cores for which this process has processor time.
 pub(crate) fn max_cores() -> usize {
     std::thread::available_parallelism().map_or(usize::MAX, |n| n.get())
 }
 
-/// Bytes that this process can still allocate: what the system has available, or what its memory
-/// cgroup leaves, whichever is less.
+/// For this process: what the system has available, or what its memory cgroup leaves, if less.
 pub(crate) fn available_bytes() -> Result<u64, ConfigError> {
     let memory = memory::this_process();
     let system = memory.available_bytes.ok_or_else(|| {

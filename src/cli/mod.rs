@@ -6,7 +6,6 @@
 //! a subcommand, add a file with its `Args` struct and an `execute` function, a variant of
 //! `Command`, and a line in `dispatch`.
 
-/// Examples of a command, with the exit codes of a run.
 macro_rules! with_exit_codes {
     ($examples:literal) => {
         concat!(
@@ -107,7 +106,7 @@ Examples:
   skt-hpl status      what it does, from another shell"
 );
 
-/// The version, and the formats of the checkpoints that this build can continue.
+/// With the formats of the checkpoints that this build can continue.
 fn long_version() -> String {
     let formats = formats().map(|(name, number)| format!("{name} {number}")).join(", ");
     format!("{}\ncheckpoints: {formats}", env!("CARGO_PKG_VERSION"))
@@ -179,7 +178,7 @@ pub(crate) enum Command {
     Store(store::StoreArgs),
 }
 
-/// The flags that `-h` of a run shows: those of most runs, and the two that HPL does not have.
+/// Those of most runs, and the two that HPL does not have.
 const COMMON: [&str; 17] = [
     "config",
     "out",
@@ -200,7 +199,7 @@ const COMMON: [&str; 17] = [
     "gemm",
 ];
 
-/// The commands and their flags. `-h` of a run shows the common flags, `--help` all.
+/// `-h` of a run shows the common flags, `--help` all.
 pub fn command() -> clap::Command {
     let shortened = |command: clap::Command| {
         command.mut_args(|arg| {
@@ -216,7 +215,6 @@ fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
         .map_err(|error| error.format(&mut command()))
 }
 
-/// Parses the command line of this process and carries it out.
 pub fn main() -> ExitCode {
     descriptors::raise_limit();
     let args: Vec<OsString> = std::env::args_os().collect();
@@ -252,8 +250,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Prints help, or what is wrong with a command line, on one rank of a job only. All ranks get the
-/// same exit code: the `code` of the exit.
+/// On one rank of a job only. All ranks get the exit code: the `code` of the exit.
 fn refuse(error: clap::Error, code: impl Fn(Exit) -> u8) -> u8 {
     if launcher_rank::is_first() {
         streams::die_quietly_on_closed_pipe();
@@ -297,7 +294,7 @@ fn dispatch(cli: Cli) -> ExitCode {
     }
 }
 
-/// Carries out a subcommand that writes text or files, so one process of a job does it.
+/// For a subcommand that writes text or files: one process of a job does it.
 fn write<E: Into<Failed>>(execute: impl FnOnce() -> Result<(), E>) -> ExitCode {
     streams::die_quietly_on_closed_pipe();
     execute().map_or_else(failed, |()| Exit::Passed.into())

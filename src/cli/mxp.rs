@@ -1,4 +1,4 @@
-//! `skt-hpl mxp`: runs HPL-MxP, by the code and with the flags of a run of HPL.
+//! By the code and with the flags of a run of HPL.
 
 use std::path::PathBuf;
 
@@ -59,15 +59,13 @@ pub(crate) struct MxpArgs {
 }
 
 impl MxpArgs {
-    /// The run that these flags describe.
     pub(crate) fn into_run(self) -> RunArgs {
         let Self { file, run, .. } = self;
         RunArgs { config: file.or(run.config), is_mxp: true, ..run }
     }
 }
 
-/// Adds `--matrix` and `--gemm` to a command; their values are read with those of the other
-/// parameters.
+/// `--matrix` and `--gemm`; their values are read with those of the other parameters.
 #[derive(Debug, Clone)]
 pub(super) struct FlagsOfMxp;
 

@@ -8,16 +8,13 @@ use skt_model::kinds::{NodeKind, NodeKinds};
 pub(crate) struct Alike {
     pub nodes: usize,
     pub gib: f64,
-    /// The rate of a core, in Gflop/s, if it is given.
     pub gflops: Option<f64>,
 }
 
-/// Nodes that a run could take.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct NodeSet {
-    /// The memory that all of them have, in GiB.
+    /// Of all of them, in GiB.
     pub gib: f64,
-    /// The nodes by memory and rate.
     pub alike: Vec<Alike>,
 }
 
@@ -26,13 +23,12 @@ impl NodeSet {
         self.alike.iter().map(|alike| alike.nodes).sum()
     }
 
-    /// The rate of a core, in Gflop/s, if it is given and that of all.
+    /// If it is given and that of all.
     pub(crate) fn gflops(&self) -> Option<f64> {
         let first = self.alike.first()?.gflops;
         first.filter(|_| self.alike.iter().all(|alike| alike.gflops == first))
     }
 
-    /// The rates of the nodes, in words after their number.
     pub(crate) fn rates_words(&self) -> String {
         if let Some(gflops) = self.gflops() {
             return format!(" of {gflops} Gflop/s a core");
@@ -46,7 +42,6 @@ impl NodeSet {
         }
     }
 
-    /// The kinds of nodes by their rates.
     pub(crate) fn kinds(&self) -> Result<NodeKinds, ModelError> {
         let kind = |alike: &Alike| {
             let core_flops = alike.gflops? * 1e9;
@@ -56,17 +51,15 @@ impl NodeSet {
     }
 }
 
-/// The memory of the nodes of a machine, and the rates of their cores.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum NodeMemory {
-    /// All nodes have the same, in GiB.
+    /// Of all nodes, in GiB.
     Equal(f64),
     /// Nodes with the most memory first, of these the fastest; each pair of both once.
     Listed(Vec<Alike>),
 }
 
-/// Parses the value of a flag. A list must have its numbers of nodes, as a comma alone could be a
-/// decimal one.
+/// A list must have its numbers of nodes, as a comma alone could be a decimal one.
 pub(crate) fn parse(text: &str) -> Result<NodeMemory, String> {
     if let Ok(gib) = above_zero(text) {
         return Ok(NodeMemory::Equal(gib));
@@ -109,7 +102,7 @@ impl NodeMemory {
         }
     }
 
-    /// The rates of cores, in Gflop/s, the highest first, each once; none if they are not given.
+    /// In Gflop/s, the highest first, each once; none if they are not given.
     pub(crate) fn rates(&self) -> Vec<f64> {
         let Self::Listed(all) = self else { return Vec::new() };
         let mut rates: Vec<f64> = all.iter().filter_map(|alike| alike.gflops).collect();
@@ -118,10 +111,9 @@ impl NodeMemory {
         rates
     }
 
-    /// The sets of nodes that a run could take: those with at least some memory and some rate. A
-    /// node with less of either bounds or slows the others, so it is better left out or takes part
-    /// with all that are no worse. The largest set is the last one. `nodes` is the number of nodes
-    /// that are all equal.
+    /// Those that a run could take: nodes with at least some memory and some rate. A node with less
+    /// of either bounds or slows the others, so it is better left out or takes part with all that
+    /// are no worse. The largest set is the last one. `nodes` is their number if all are equal.
     pub(crate) fn sets(&self, nodes: usize) -> Vec<NodeSet> {
         let all = match self {
             Self::Equal(gib) => &vec![Alike { nodes, gib: *gib, gflops: None }],
@@ -150,7 +142,7 @@ impl NodeMemory {
 mod tests {
     use super::*;
 
-    /// The number of nodes and the memory of each set.
+    /// The number of nodes and the memory of each.
     fn sets(text: &str) -> Vec<(usize, f64)> {
         let sets = parse(text).unwrap().sets(1);
         sets.iter().map(|set| (set.nodes(), set.gib)).collect()

@@ -1,5 +1,3 @@
-//! The flags that override a configuration, one per parameter.
-
 use clap::{Arg, ArgAction, Args};
 
 use super::flags::{self, Flag, Flags};
@@ -32,7 +30,7 @@ impl Flag for Param {
 }
 
 impl Overrides {
-    /// The flags as a draft that overrides a file's draft. `out` names the report's file.
+    /// Overrides a file's draft. `out` names the report's file.
     pub(crate) fn draft(&self, out: Option<&str>) -> Result<Draft, ConfigError> {
         let mut draft = Draft::default();
         if let Some(name) = out {

@@ -16,15 +16,12 @@ use skt_run::tuning::TUNING;
 use skt_solver::blas::library;
 use skt_solver::team::Team;
 
-/// Seconds of DGEMM on all cores.
 const DGEMM_SECONDS: f64 = 0.5;
 
 type Shape = (usize, (usize, usize), bool);
 
-/// A run that was measured.
 pub(super) struct Measured {
     pub n: usize,
-    /// From its start to its end.
     pub seconds: f64,
     pub timed_seconds: f64,
 }
@@ -39,17 +36,15 @@ pub(super) struct Measured {
 /// model.
 #[derive(Debug, Clone)]
 pub(super) struct Pace {
-    /// The rate of DGEMM on a core, in operations per second.
+    /// On a core, in operations per second.
     core_flops: f64,
-    /// How much longer than by the model the timed part takes: measured over modelled seconds;
-    /// equal without a run.
+    /// Seconds of the timed part; equal without a run.
     measured_and_modelled: (f64, f64),
-    /// The rate of the whole machine at every order, in Gflop/s, where the model has no time for
-    /// that number of ranks.
+    /// Of the whole machine at every order, where the model has no time for that number of ranks.
     gflops: Option<f64>,
     setup_seconds: f64,
     seconds_per_element: f64,
-    /// The model's seconds by order, grid and precision: of many ranks each takes some 10 ms.
+    /// By the model: of many ranks each takes some 10 ms.
     known: RefCell<HashMap<Shape, Option<f64>>>,
 }
 
@@ -65,8 +60,8 @@ impl Pace {
         }
     }
 
-    /// The timed part by the model alone, with the rate of DGEMM on up to `cores` cores of this
-    /// machine at once; and where that is from, in words.
+    /// By the model alone, with the rate of DGEMM on up to `cores` cores of this machine at once;
+    /// and where that is from, in words.
     pub(super) fn measure(cores: usize) -> Result<(Self, String), ConfigError> {
         library::use_one_thread();
         let cores = cores.min(machine::cores()?);
@@ -87,7 +82,7 @@ impl Pace {
         Ok((Self::by_model(1e9 * gflops), source))
     }
 
-    /// The pace of two measured runs of `spec`: the model is scaled to the longer one.
+    /// The model is scaled to the longer one.
     pub(super) fn measured(spec: &RunSpec, short: &Measured, longer: &Measured) -> Self {
         let untimed = |run: &Measured| (run.seconds - run.timed_seconds).max(0.0);
         let [few, many] = [short, longer].map(|run| (run.n as f64).powi(2));
@@ -125,15 +120,14 @@ impl Pace {
         Some(guessed_schedule(test, settings, rates).outlook())
     }
 
-    /// Seconds of the run `spec` at the order `n` from its start to its end, as far as they are
-    /// known; `None` if the model has no time for that number of ranks.
+    /// From start to end, as far as known; `None` if the model has no time for that number of
+    /// ranks.
     pub(super) fn whole_seconds(&self, spec: &RunSpec, n: usize) -> Option<f64> {
         let elements = (n as f64).powi(2);
         let untimed = self.setup_seconds + self.seconds_per_element * elements;
         Some(untimed + self.seconds(spec, n)?)
     }
 
-    /// Seconds of its timed part.
     pub(super) fn seconds(&self, spec: &RunSpec, n: usize) -> Option<f64> {
         if let Some(gflops) = self.gflops {
             return Some(operations(n) / (1e9 * gflops));
@@ -163,7 +157,6 @@ impl Pace {
     }
 }
 
-/// The operations of a test, as HPL counts them.
 pub(super) fn operations(n: usize) -> f64 {
     let n = n as f64;
     n * n * (2.0 / 3.0 * n + 1.5)

@@ -1,5 +1,3 @@
-//! `skt-hpl plan`: from a machine to a configuration, with its alternatives.
-
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -36,7 +34,6 @@ use skt_run::protect::Settings;
 use skt_solver::blas::library;
 use skt_solver::team::Team;
 
-/// The name of the host file in the printed commands.
 const HOSTFILE: &str = "hosts";
 const GIB: f64 = (1u64 << 30) as f64;
 
@@ -133,7 +130,6 @@ pub(crate) struct PlanArgs {
     pub force: bool,
 }
 
-/// Prints the plan and writes the configuration.
 pub(crate) fn execute(args: &PlanArgs) -> Result<(), Failed> {
     // The rate of a core is measured.
     take_default();
@@ -178,7 +174,6 @@ pub(crate) fn execute(args: &PlanArgs) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The plan as JSON, or as tables of its values.
 fn answer(
     machine: &PlannedMachine,
     plan: &Plan,
@@ -317,14 +312,12 @@ fn candidate_fields(candidate: &Candidate) -> Fields {
     ])
 }
 
-/// The seconds of work from one checkpoint to the next as a run takes them: at least 1, however few
-/// the theory finds best.
+/// At least 1, however few the theory finds best.
 fn as_taken(cut_seconds: f64) -> f64 {
     cut_seconds.max(1.0)
 }
 
-/// The seconds of work from one checkpoint to the next as a run takes them; `None` if no checkpoint
-/// is due.
+/// As a run takes them; `None` if no checkpoint is due.
 fn every_seconds(candidate: &Candidate) -> Option<f64> {
     (candidate.checkpoints() > 0.0).then(|| as_taken(candidate.cut_seconds()))
 }
@@ -344,14 +337,13 @@ fn protection_words(candidate: &Candidate) -> String {
     )
 }
 
-/// Whether a failure sends the run back to its start: there are no checkpoints, or the run ends
-/// before the first is due.
+/// At a failure: there are no checkpoints, or the run ends before the first is due.
 fn starts_over(candidate: &Candidate) -> bool {
     let protocol = candidate.job.protocol;
     protocol == Protocol::None || protocol.takes_checkpoints() && every_seconds(candidate).is_none()
 }
 
-/// A note where checkpoints are chosen and the run ends before the first is due.
+/// Where checkpoints are chosen.
 fn no_checkpoint_is_due(plan: &Plan) -> Option<String> {
     let choice = plan.choice();
     if choice.job.protocol == Protocol::None || !starts_over(choice) {
@@ -366,17 +358,15 @@ fn no_checkpoint_is_due(plan: &Plan) -> Option<String> {
     ))
 }
 
-/// A set of nodes, and how a run divides the matrix among them.
 struct Way<'s> {
     set: &'s NodeSet,
     machine: PlannedMachine,
-    /// How the process columns get blocks, in words after a comma; empty if the nodes are equal.
+    /// In words after a comma; empty if the nodes are equal.
     blocks: &'static str,
 }
 
-/// The plan on those of the nodes that give the highest expected rate, and its basis: a node with
-/// little memory bounds what the others hold, and a slow one may hold them up, so it may be better
-/// left out.
+/// On those of the nodes that give the highest expected rate: a node with little memory bounds what
+/// the others hold, and a slow one may hold them up, so it may be better left out.
 fn plan_on_best_nodes(
     args: &PlanArgs,
     machine: PlannedMachine,
@@ -430,7 +420,6 @@ fn plan_on_best_nodes(
     Ok((machine, plan))
 }
 
-/// The machine with these nodes alone.
 fn on_nodes(
     args: &PlanArgs,
     machine: &PlannedMachine,
@@ -460,7 +449,6 @@ fn room(machine: &PlannedMachine, plan: &Plan) -> Result<Option<String>, Failed>
     )))
 }
 
-/// The plan of a machine, with the method `ft` if one is given.
 fn planned(machine: &PlannedMachine, ft: Option<Protocol>) -> Result<Plan, Failed> {
     if ft == Some(Protocol::Abft) && !machine.kinds.are_equal() {
         return Err(Failed::new(
@@ -487,13 +475,11 @@ fn planned(machine: &PlannedMachine, ft: Option<Protocol>) -> Result<Plan, Faile
     Ok(plan)
 }
 
-/// The method of that name.
 fn protocol(name: &str) -> Result<Protocol, String> {
     let names = || Protocol::ALL.map(Protocol::name).join(", ");
     Protocol::named(name).ok_or_else(|| format!("legal is {}", names()))
 }
 
-/// The commands that run the configuration, with these flags.
 fn how_to_run(machine: &PlannedMachine, choice: &Candidate, flags: &str) -> String {
     let PlannedMachine { nodes, ranks_per_node: each, threads, helper_cores, .. } = *machine;
     let ranks = Ranks {
@@ -522,14 +508,13 @@ fn how_to_run(machine: &PlannedMachine, choice: &Candidate, flags: &str) -> Stri
     )
 }
 
-/// The rates of process columns as `--rates` takes them, in Gflop/s a core.
+/// As `--rates` takes them, in Gflop/s a core.
 fn rates_list(flops: &[f64]) -> String {
     // What a product with 1e9 has rounded is no part of the user's number.
     let gflops = |flops: &f64| ((flops / 1e3).round() / 1e6).to_string();
     flops.iter().map(gflops).collect::<Vec<_>>().join(",")
 }
 
-/// A report of an earlier run, and its tests.
 type Reported = (RunReport, Vec<path::MeasuredTest>);
 
 fn basis(args: &PlanArgs) -> Result<(PlannedMachine, Vec<String>), Failed> {
@@ -610,7 +595,6 @@ fn nodes(args: &PlanArgs) -> Result<usize, Failed> {
     }
 }
 
-/// Number of cores of a node, and how many of them the solver uses.
 fn node_cores(args: &PlanArgs) -> Result<(usize, usize), Failed> {
     let cores = match args.cores_per_node {
         Some(cores) => cores,
@@ -635,7 +619,6 @@ fn node_cores(args: &PlanArgs) -> Result<(usize, usize), Failed> {
     Ok((cores, solver_cores))
 }
 
-/// The machine of a file, else two cores of an AMD EPYC.
 fn read_machine(args: &PlanArgs) -> Result<path::Machine, Failed> {
     let Some(file) = &args.machine else { return Ok(path::Machine::ZEN4_CORE) };
     let refused = |why| Failed::new(format!("'{}' is {why}", file.display()));
@@ -644,8 +627,8 @@ fn read_machine(args: &PlanArgs) -> Result<path::Machine, Failed> {
     path::Machine::parse(&text).map_err(refused)
 }
 
-/// The seconds that a core takes for each unit of work, with the DGEMM rate that a flag gives, a
-/// report has, the machine of a file has, or a measurement on this machine finds.
+/// With the DGEMM rate that a flag gives, a report has, the machine of a file has, or a measurement
+/// on this machine finds.
 fn core(
     args: &PlanArgs,
     reports: &[Reported],
@@ -684,8 +667,7 @@ fn core(
     Ok(core.with_core_flops(gflops * 1e9))
 }
 
-/// The ratio of the rates of earlier runs to the model's rate: the geometric mean over the tests of
-/// at least half of the largest order; 1 without reports.
+/// The geometric mean over the tests of at least half of the largest order; 1 without reports.
 fn rate_over_model(
     args: &PlanArgs,
     reports: &[Reported],
@@ -732,7 +714,6 @@ fn rate_over_model(
     Ok(mean)
 }
 
-/// The rate of DGEMM in the shape of the trailing update, on one core of this machine, in Gflop/s.
 fn core_gflops_here() -> Result<f64, Failed> {
     const SECONDS: f64 = 0.3;
     // A BLAS uses all cores unless it is limited.
@@ -740,7 +721,6 @@ fn core_gflops_here() -> Result<f64, Failed> {
     Ok(selftest::dgemm_gflops(&Team::solo(), SECONDS)?)
 }
 
-/// The result of `measure` and, if other programs had a part of the core, a warning.
 fn on_a_core<T>(measure: impl FnOnce() -> T) -> (T, String) {
     let (start, cpu) = (Instant::now(), thread_cpu_seconds());
     let result = measure();
@@ -753,7 +733,7 @@ fn on_a_core<T>(measure: impl FnOnce() -> T) -> (T, String) {
     (result, if share < machine::MIN_CPU_SHARE { warning } else { String::new() })
 }
 
-/// The rate of copies of 64 MiB, the best of five, in GB/s.
+/// Of 64 MiB, the best of five.
 fn measure_copy_gbs() -> f64 {
     const BYTES: usize = 64 << 20;
     let from = vec![1u8; BYTES];
@@ -769,7 +749,7 @@ fn measure_copy_gbs() -> f64 {
     BYTES as f64 / best_seconds / 1e9
 }
 
-/// The `[checkpoint]` table of the chosen candidate, with its levels of images.
+/// The `[checkpoint]` table, with the levels of images.
 fn protection_table(
     machine: &PlannedMachine,
     plan: &Plan,

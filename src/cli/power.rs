@@ -1,11 +1,9 @@
-//! Flags on how the lines of a power meter are read, from a command or from a log.
-
 use clap::Args;
 
 use skt_host::ranges::finite;
 use skt_run::power::LogSettings;
 
-/// The group of the flags that name a meter; each command that reads one has a flag in it.
+/// Each command that reads a meter has a flag in this group.
 pub(super) const METER: &str = "meter";
 
 #[derive(Debug, Clone, Default, Args)]

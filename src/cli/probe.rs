@@ -1,4 +1,4 @@
-//! `skt-hpl probe`: answers the supervisor's questions on a node. Not meant for people.
+//! Answers the supervisor's questions on a node. Not meant for people.
 
 use std::path::PathBuf;
 
@@ -38,7 +38,6 @@ pub(crate) struct ProbeArgs {
     partners: Vec<Partner>,
 }
 
-/// Answers one question after the other.
 pub(crate) fn execute(args: &ProbeArgs) -> Result<(), ConfigError> {
     // This process is no rank, and lists of processes should show so.
     let _ = nix::sys::prctl::set_name(c"skt-hpl-probe");

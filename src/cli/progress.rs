@@ -1,5 +1,3 @@
-//! When progress is shown.
-
 use std::io::{self, IsTerminal as _};
 
 use clap::{Args, ValueEnum};
@@ -28,7 +26,6 @@ pub(crate) struct ProgressArgs {
 }
 
 impl ProgressArgs {
-    /// The progress that these flags ask for.
     pub(super) fn progress(self) -> Progress {
         match self.mode {
             ProgressMode::Off => Progress::off(),

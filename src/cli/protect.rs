@@ -1,5 +1,3 @@
-//! The flags of the protection against the loss of ranks.
-
 use clap::{Arg, ArgAction, Args};
 
 use super::flags::{self, Flag, Flags};
@@ -37,7 +35,6 @@ impl Flag for Setting {
 }
 
 impl ProtectArgs {
-    /// The flags as settings that override those of a file.
     pub(crate) fn draft(&self) -> CheckpointDraft {
         let text = |values: &[Value]| -> Vec<String> {
             values.iter().map(|value| value.text.clone()).collect()

@@ -1,4 +1,4 @@
-//! `skt-hpl rank`: a rank of `launch --program`. Not meant for people.
+//! A rank of `launch --program`. Not meant for people.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -14,7 +14,6 @@ pub(crate) struct RankArgs {
     command: Vec<OsString>,
 }
 
-/// Runs the program to its end, and returns its exit code.
 pub(crate) fn execute(args: &RankArgs) -> ExitCode {
     let words: Vec<OsString> = args.command.iter().map(|text| argument_from_text(text)).collect();
     let (program, arguments) = words.split_first().expect("clap requires one");

@@ -1,5 +1,3 @@
-//! `skt-hpl [run]`: runs the benchmark.
-
 use std::cell::OnceCell;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::ErrorKind;
@@ -37,9 +35,9 @@ use skt_run::power::MeterCommand;
 use skt_run::protect::{Settings, What, read_domains};
 
 const FILES: &str = "Input and output";
-/// The configuration if `--config` names none.
+/// If `--config` names none.
 const DEFAULT_FILE: &str = "HPL.dat";
-/// The configuration of HPL-MxP if `--config` names none, if there is one.
+/// If `--config` names none and it exists.
 const DEFAULT_FILE_OF_MXP: &str = "HPL-MxP.dat";
 
 /// Flags of the benchmark.
@@ -111,7 +109,6 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
-    /// The configuration if `--config` names none.
     fn default_file(&self) -> &'static Path {
         let of_mxp = Path::new(DEFAULT_FILE_OF_MXP);
         if self.is_mxp && of_mxp.exists() { of_mxp } else { Path::new(DEFAULT_FILE) }
@@ -122,14 +119,12 @@ impl RunArgs {
     }
 }
 
-/// The run that these flags and the file they name describe, with the origin of its values, see
-/// [`Checked::require_ranks`].
+/// With the origin of its values, see [`Checked::require_ranks`].
 pub(crate) fn load_checked(args: &RunArgs) -> Result<Checked, ConfigError> {
     Ok(load_with_text(args, args.default_file())?.0)
 }
 
-/// Loads the run as [`load_checked`] does, from the file `default` if `--config` names none. Also
-/// returns the text of the file, if there is one.
+/// As [`load_checked`], from the file `default` if `--config` names none; with the file's text.
 fn load_with_text(
     args: &RunArgs,
     default: &Path,
@@ -153,20 +148,18 @@ fn load_with_text(
     Ok((checked, text))
 }
 
-/// The table `[launch]` of the file that these flags name.
 pub(crate) fn load_launch(args: &RunArgs) -> Result<LaunchDraft, ConfigError> {
     let Some(path) = &args.config else { return Ok(LaunchDraft::new()) };
     Ok(read_file(path, args.lenient)?.draft.launch)
 }
 
-/// Whether the file that these flags name, or the default file, gives N.
 pub(super) fn file_has_n(args: &RunArgs) -> Result<bool, ConfigError> {
     let Some(path) = &args.config else { return Ok(args.default_file().exists()) };
     Ok(read_file(path, args.lenient)?.draft.values.contains_key(&Param::N))
 }
 
-/// The BLAS of this process, chosen by these flags and their file, which is read once at most. One
-/// that cannot be read gives nothing, which [`load_checked`] reports.
+/// Chosen by these flags and their file, which is read once at most. One that cannot be read gives
+/// nothing, which [`load_checked`] reports.
 pub(super) fn choose_blas(args: &RunArgs) -> ChosenBlas {
     let path = args.config.as_deref().unwrap_or(args.default_file());
     let read = OnceCell::new();
@@ -181,7 +174,6 @@ pub(super) fn choose_blas(args: &RunArgs) -> ChosenBlas {
     blas::choose(&given, args.is_mxp)
 }
 
-/// The contents of a configuration file; nothing by default.
 #[derive(Default)]
 struct ConfigSource {
     text: Option<ConfigText>,
@@ -189,7 +181,7 @@ struct ConfigSource {
     warnings: Vec<Warning>,
 }
 
-/// Reads the default file; without one, the flags must describe the whole run.
+/// Without it, the flags must describe the whole run.
 fn read_default(
     args: &RunArgs,
     flags: &Draft,
@@ -219,11 +211,10 @@ fn read_file(path: &Path, lenient: bool) -> Result<ConfigSource, ConfigError> {
     Ok(ConfigSource { text: Some(ConfigText { file, format, text }), draft, warnings })
 }
 
-/// How long a rank waits before it reports what rank 0 may report as well: a launcher takes 2 s to
-/// end the other ranks.
+/// Before a rank reports what rank 0 may report as well: a launcher takes 2 s to end the others.
 const REPORT_PAUSE: Duration = Duration::from_secs(4);
 
-/// Starts MPI, and checks that it connects all the processes that were started.
+/// And checks that it connects all the processes that were started.
 pub(super) fn start_mpi() -> Result<MpiWorld, JobError> {
     let world = MpiWorld::init()?;
     let by_supervisor = heartbeat::ranks().map(|ranks| (heartbeat::ENV, ranks));
@@ -260,7 +251,7 @@ pub(crate) fn execute(args: &RunArgs) -> ExitCode {
     end(exit, |exit| args.code(exit))
 }
 
-/// Takes the number of threads from the variables, if they count, as the BLAS that is called does.
+/// From the variables, if they count, as the BLAS that is called does.
 fn read_thread_variables(run: &mut RunArgs, blas: &ChosenBlas) {
     if run.thread_variables.is_none() {
         return;
@@ -274,8 +265,7 @@ fn read_thread_variables(run: &mut RunArgs, blas: &ChosenBlas) {
     run.thread_variables = Some(variables);
 }
 
-/// Ends this process of a job with the `code` of its exit. Each rank that has an error reports it,
-/// unless all have the same.
+/// With the `code` of the exit. Each rank that has an error reports it, unless all have the same.
 pub(super) fn end(exit: Result<Exit, JobError>, code: impl Fn(Exit) -> u8) -> ExitCode {
     let exit = exit.unwrap_or_else(|error| {
         if error.needs_printing() {
@@ -291,9 +281,8 @@ pub(super) fn end(exit: Result<Exit, JobError>, code: impl Fn(Exit) -> u8) -> Ex
     code(exit).into()
 }
 
-/// Distributes the run: rank 0 reads the configuration, reports what is wrong with it, and sends it
-/// to the other ranks. After a loss, the first surviving rank sends what it knows. `None` if there
-/// is nothing that can run.
+/// Rank 0 reads the configuration, reports what is wrong with it, and sends it to the other ranks.
+/// After a loss, the first surviving rank sends what it knows. `None` if nothing can run.
 fn share_job<'j>(
     comm: &Comm,
     args: &RunArgs,
@@ -313,9 +302,9 @@ fn share_job<'j>(
     Ok(job.request.as_ref())
 }
 
-/// What rank 0 sends to the other ranks: the run that it knows, else the one that `load` reads;
-/// nothing if that fails. Rank 0 keeps the run: if a rank is lost before all have received
-/// it, the next attempt must not read another one, for fewer ranks.
+/// The run that rank 0 knows, else the one that `load` reads; nothing if that fails. Rank 0 keeps
+/// the run: if a rank is lost before all have received it, the next attempt must not read another
+/// one, for fewer ranks.
 fn request_bytes(
     job: &mut KeptJob,
     load: impl FnOnce() -> Result<JobRequest, ConfigError>,
@@ -327,8 +316,7 @@ fn request_bytes(
     request.map_or_else(Vec::new, |request| serde_json::to_vec(request).expect("plain data"))
 }
 
-/// Prints why there is nothing that can run; under the name `xhpl` also in the words of the
-/// reference, which programs look for.
+/// Under the name `xhpl` also in the words of the reference, which programs look for.
 fn refuse(args: &RunArgs, why: &ConfigError) {
     let message = why.to_string();
     messages::print(format_args!("error: {message}"));
@@ -343,7 +331,6 @@ fn refuse(args: &RunArgs, why: &ConfigError) {
     messages::print(format_args!("{}", text::reference_error(621, "HPL_pdinfo", refused)));
 }
 
-/// Runs the benchmark on all ranks of `comm`, each with its BLAS.
 pub(super) fn run_on(
     world: &MpiWorld,
     comm: &Comm,
@@ -406,7 +393,6 @@ pub(super) fn run_on(
     }
 }
 
-/// Refuses reports that would replace the configuration or each other.
 fn refuse_to_replace(
     json: Option<&Path>,
     output: &Output,

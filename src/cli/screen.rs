@@ -1,5 +1,3 @@
-//! `skt-hpl screen`: finds the bad hosts of an allocation.
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -29,13 +27,11 @@ use skt_screen::screening::{self, Screened, Screening};
 use skt_screen::verdict::{TOLERANCE, Verdicts, judge};
 use skt_solver::comm::threads::run as run_ranks;
 
-/// The exit code if a host or a link is bad.
 const FOUND: u8 = 1;
 /// A screening is given up after this many times `--time`, plus [`FLOOR_SECONDS`].
 const PATIENCE: f64 = 10.0;
-/// Seconds after which a screening is given up at the earliest, see [`PATIENCE`].
 const FLOOR_SECONDS: f64 = 900.0;
-/// More than the parts of a screening, each of which has its own limit.
+/// Of a screening, each of which has its own limit.
 const MAX_PARTS: f64 = 10.0;
 
 /// The exit codes, in the help.
@@ -122,7 +118,7 @@ fn parse_share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "a share from 0.01 to below 1".to_owned())
 }
 
-/// Screens the hosts. Under a launcher, all ranks take part, and rank 0 prints.
+/// Under a launcher, all ranks take part, and rank 0 prints.
 pub(crate) fn execute(args: &ScreenArgs) -> ExitCode {
     let is_launched = launcher_rank::size().is_some();
     let done = match &args.hosts {
@@ -231,7 +227,6 @@ fn can_be_shown(args: &ScreenArgs) -> Result<(), ConfigError> {
     })
 }
 
-/// Starts the screening on the hosts of a list.
 fn with_hosts(args: &ScreenArgs, file: &Path) -> Result<u8, Failed> {
     can_be_shown(args)?;
     let hosts = hosts::read(file)?;
@@ -262,8 +257,8 @@ fn with_hosts(args: &ScreenArgs, file: &Path) -> Result<u8, Failed> {
     Ok(exit_code(args, &results, &verdicts))
 }
 
-/// The longest time of a start. With `--n` the work does not follow from `--time`: then only the
-/// parts have limits that bind, which follow from the measured rates.
+/// Of a start. With `--n` the work does not follow from `--time`: then only the parts have limits
+/// that bind, which follow from the measured rates.
 fn longest(args: &ScreenArgs) -> Duration {
     let seconds = match args.n {
         Some(_) => MAX_PARTS * LONGEST_SECONDS,
@@ -272,7 +267,6 @@ fn longest(args: &ScreenArgs) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
-/// The command that each host runs.
 fn command(args: &ScreenArgs, program: &Path) -> Vec<String> {
     let mut words = vec![program.display().to_string(), "screen".into(), "--raw".into()];
     words.push(format!("--rounds={}", args.rounds));
@@ -289,15 +283,13 @@ fn command(args: &ScreenArgs, program: &Path) -> Vec<String> {
     words
 }
 
-/// The hosts of the user's list.
 #[derive(Default)]
 struct Listed {
     hosts: Vec<Host>,
-    /// What they call themselves, by their names in the list.
+    /// What the hosts call themselves, by their names in the list.
     own_names: BTreeMap<String, String>,
 }
 
-/// The exit code that the results call for.
 fn exit_code(args: &ScreenArgs, results: &Results, verdicts: &Verdicts) -> u8 {
     if args.raw {
         0
@@ -310,7 +302,6 @@ fn exit_code(args: &ScreenArgs, results: &Results, verdicts: &Verdicts) -> u8 {
     }
 }
 
-/// Prints the results and writes the files.
 fn show(
     args: &ScreenArgs,
     results: &Results,
@@ -340,8 +331,8 @@ fn show(
     Ok(())
 }
 
-/// The host that calls itself `name`, as the list has it, which may leave out the domain or use
-/// another name; a host that is not found in the list, under `name` and with its number of ranks.
+/// The host that calls itself `name`, which the list may have without the domain or under another
+/// name; one that is not in the list, under `name` and with its number of ranks.
 fn as_listed(name: &str, results: &Results, listed: &Listed) -> Host {
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
     let find = |is_meant: &dyn Fn(&Host) -> bool| listed.hosts.iter().find(|host| is_meant(host));

@@ -1,5 +1,3 @@
-//! `skt-hpl status`: shows the state of a launched run.
-
 use std::path::PathBuf;
 
 use clap::Args;

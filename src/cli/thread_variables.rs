@@ -1,11 +1,10 @@
-//! The variables that set the number of threads of a BLAS: with a threaded BLAS under the
-//! reference, they give the threads of a rank.
+//! With a threaded BLAS under the reference, variables of the BLAS give the threads of a rank.
 
 use std::fmt;
 
 use skt_config::param::Param;
 
-/// The variables, each with its library: that library prefers it to `OMP_NUM_THREADS`.
+/// Each with the library that prefers it to `OMP_NUM_THREADS`.
 const VARIABLES: [(&str, &str); 5] = [
     ("OPENBLAS_NUM_THREADS", "OpenBLAS"),
     ("GOTO_NUM_THREADS", "OpenBLAS"),
@@ -14,13 +13,11 @@ const VARIABLES: [(&str, &str); 5] = [
     ("OMP_NUM_THREADS", ""),
 ];
 
-/// The variables that are set, in the order in which they count: those of the library in use, that
-/// of OpenMP, those of other libraries.
+/// In the order in which they count: those of the library in use, that of OpenMP, others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ThreadVariables(Vec<(&'static str, String)>);
 
 impl ThreadVariables {
-    /// Reads the variables by `get`, for a BLAS with this name.
     pub(crate) fn read(library: &str, get: impl Fn(&str) -> Option<String>) -> Self {
         let mut all = VARIABLES;
         all.sort_by_key(|(_, of)| match *of {
@@ -32,7 +29,6 @@ impl ThreadVariables {
         Self(set.filter(|(_, value)| !value.trim().is_empty()).collect())
     }
 
-    /// The threads of a rank, if a variable has a legal number.
     pub(crate) fn threads(&self) -> Option<usize> {
         self.counting().map(|(_, threads)| threads)
     }
@@ -41,7 +37,7 @@ impl ThreadVariables {
         self.0.iter().find_map(|(name, value)| Some((*name, number(value)?)))
     }
 
-    /// The variables that do not count although they are set to something else.
+    /// Of variables that do not count although they are set to something else.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let counting = self.counting();
         let warning = |(name, value): &(&str, String)| {
@@ -68,7 +64,7 @@ impl fmt::Display for ThreadVariables {
     }
 }
 
-/// The number of threads of a value: the first of OpenMP's list, which has one for each level.
+/// The first of OpenMP's list, which has one for each level.
 fn number(value: &str) -> Option<usize> {
     let range = Param::Threads.info().range.expect("the row has a range");
     let first = value.split(',').next()?.trim();

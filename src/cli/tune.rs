@@ -1,5 +1,3 @@
-//! `skt-hpl tune`: finds the fastest values of a run's parameters on this job's ranks.
-
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -32,7 +30,7 @@ use skt_run::tune::{N_MIN, Tuning, TuningTask, table, tune};
 use skt_store::codec::checksum;
 
 const TUNING: &str = "Tuning";
-/// The shortest budget that holds the setup of a job and a comparison.
+/// Holds the setup of a job and a comparison.
 pub(super) const MIN_BUDGET_SECONDS: f64 = 1.0;
 
 /// Flags of `tune`.
@@ -81,7 +79,6 @@ pub(crate) struct TuneArgs {
     pub protect: ProtectArgs,
 }
 
-/// Tunes the parameters on all ranks of the job.
 pub(crate) fn execute(args: &TuneArgs) -> ExitCode {
     let blas = run::choose_blas(&run_args(args));
     let exit = run::start_mpi().and_then(|world| {
@@ -93,14 +90,12 @@ pub(crate) fn execute(args: &TuneArgs) -> ExitCode {
     run::end(exit, Exit::code)
 }
 
-/// What rank 0 knows of the tuning.
 struct TuneJob {
     checked: Checked,
     task: TuningTask,
     settings: Settings,
 }
 
-/// The run that these flags describe.
 fn run_args(args: &TuneArgs) -> RunArgs {
     RunArgs {
         config: args.config.clone(),
@@ -149,8 +144,7 @@ fn tune_on(
     }
 }
 
-/// Distributes the run and its protection from rank 0 to the other ranks; `None` if rank 0 has
-/// none.
+/// From rank 0 to the other ranks; `None` if rank 0 has none.
 fn share_job(comm: &Comm, job: Option<&TuneJob>) -> Result<Option<(RunSpec, Settings)>, JobError> {
     let message = job.map(|job| (&job.task.base, &job.settings));
     let mut bytes = serde_json::to_vec(&message).expect("plain data");
@@ -172,7 +166,6 @@ pub(super) fn give_up(comm: &Comm, error: JobError) -> Result<Exit, JobError> {
     Ok(exit)
 }
 
-/// Prints the table, and writes the configuration that was asked for.
 fn show(args: &TuneArgs, job: &TuneJob, tuning: &Tuning) -> Exit {
     let method = job.settings.method;
     if method != Method::None && !tuning.is_protected {
@@ -219,8 +212,8 @@ fn write(args: &TuneArgs, job: &TuneJob, tuning: &Tuning) -> Result<(), ConfigEr
     output::write_file(path, &text, args.force)
 }
 
-/// The protection of the run, with the method of the trials where none is asked for: the N of a
-/// file may leave no memory for the method that a run has by default.
+/// Of the run, with the method of the trials where none is asked for: the N of a file may leave no
+/// memory for the method that a run has by default.
 fn protection(job: &TuneJob) -> CheckpointDraft {
     let mut table = job.checked.checkpoint.clone();
     let method = || Value::text(job.settings.method.to_string());
@@ -228,14 +221,12 @@ fn protection(job: &TuneJob) -> CheckpointDraft {
     table
 }
 
-/// The command that runs the file `path`, by the launcher that most machines have.
 fn next_command(job: &TuneJob, tuning: &Tuning, path: &Path) -> String {
     let spec = &with_values(&job.checked.spec, &tuning.chosen);
     let flags = Chosen { spec, protection: &protection(job), path }.flags();
     format!("mpirun -np {} skt-hpl{flags}", tuning.chosen.ranks())
 }
 
-/// Reads what the flags, and the file that they name, ask for.
 fn read_job(args: &TuneArgs, ranks: usize) -> Result<TuneJob, ConfigError> {
     if let Some(path) = args.out.as_deref().filter(|path| path.exists() && !args.force) {
         return Err(ConfigError::Exists { file: path.display().to_string() });
@@ -284,7 +275,7 @@ fn read_job(args: &TuneArgs, ranks: usize) -> Result<TuneJob, ConfigError> {
     Ok(TuneJob { checked, task, settings })
 }
 
-/// The N of the trials; there must be exactly one.
+/// There must be exactly one.
 fn order_of_trials(given: &[usize]) -> Result<usize, ConfigError> {
     match given[..] {
         [n] if n >= N_MIN => Ok(n),
@@ -295,7 +286,6 @@ fn order_of_trials(given: &[usize]) -> Result<usize, ConfigError> {
     }
 }
 
-/// The protection of the trials: that of the run if it names one.
 fn for_trials(checked: &Checked) -> Result<Settings, ConfigError> {
     let settings = Settings::read(&checked.checkpoint, &checked.spec)?;
     let method = if settings.method_is_asked { settings.method } else { Method::None };
@@ -303,8 +293,8 @@ fn for_trials(checked: &Checked) -> Result<Settings, ConfigError> {
     Ok(apart("tune", Settings { method, domains, ..settings }))
 }
 
-/// The settings of a run for its trials: without what only a run that continues needs, and with
-/// another run id, so that its segments stay as they are.
+/// Without what only a run that continues needs, and with another run id, so that the run's
+/// segments stay as they are.
 pub(super) fn apart(prefix: &str, settings: Settings) -> Settings {
     Settings {
         resume: Resume::Never,

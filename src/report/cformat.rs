@@ -1,9 +1,8 @@
-//! Numbers in the format of C's `printf`.
-//!
-//! Rust's `{:e}` writes `1.5e1` where C writes `1.5e+01`, which parsers of HPL's text expect. Both
-//! round the exact binary value to nearest, ties to even, so only the notation differs.
+//! Rust's `{:e}` writes `1.5e1` where C's `printf` writes `1.5e+01`, which parsers of HPL's text
+//! expect. Both round the exact binary value to nearest, ties to even, so only the notation
+//! differs.
 
-/// Formats like `%{width}.{precision}e`: the exponent has a sign and at least two digits.
+/// `%{width}.{precision}e`: the exponent has a sign and at least two digits.
 pub(crate) fn c_exp(value: f64, width: usize, precision: usize) -> String {
     if !value.is_finite() {
         return format!("{:>width$}", non_finite(value));
@@ -18,7 +17,6 @@ pub(crate) fn c_exp(value: f64, width: usize, precision: usize) -> String {
     format!("{:>width$}", format!("{mantissa}e{sign}{digits:0>2}"))
 }
 
-/// Formats like `%{width}.{precision}f`.
 pub(crate) fn c_fixed(value: f64, width: usize, precision: usize) -> String {
     if !value.is_finite() {
         return format!("{:>width$}", non_finite(value));
@@ -26,8 +24,7 @@ pub(crate) fn c_fixed(value: f64, width: usize, precision: usize) -> String {
     format!("{value:>width$.precision$}")
 }
 
-/// Formats infinities and NaN. glibc prints the sign bit of a NaN; it has no meaning, so it is left
-/// out.
+/// glibc prints the sign bit of a NaN; it has no meaning, so it is left out.
 fn non_finite(value: f64) -> &'static str {
     if value.is_nan() {
         "nan"
@@ -38,7 +35,7 @@ fn non_finite(value: f64) -> &'static str {
     }
 }
 
-/// A part of the whole in percent, in the eight characters of a column; `-` of nothing.
+/// In the eight characters of a column; `-` of nothing.
 pub(crate) fn percent(part: f64, whole: f64) -> String {
     if whole > 0.0 { format!("{:>8.1}", 100.0 * part / whole) } else { format!("{:>8}", "-") }
 }
@@ -48,7 +45,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The C library's own output, as the oracle.
     fn snprintf(format: &std::ffi::CStr, value: f64) -> String {
         let mut buffer = [0u8; 512];
         // SAFETY: the buffer's length is passed along; the formats used here take exactly one

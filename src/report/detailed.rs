@@ -7,7 +7,7 @@ use super::cformat::{c_exp, c_fixed};
 use skt_run::progress::gflop_done;
 use skt_run::record::TestRecord;
 
-/// The detailed timing of a test. As in the reference, a line without time is left out.
+/// As in the reference, a line without time is left out.
 pub(super) fn text(record: &TestRecord) -> String {
     let (phases, detailed) = (&record.phases.max, record.detailed.unwrap_or_default());
     let lines = [
@@ -24,12 +24,10 @@ pub(super) fn text(record: &TestRecord) -> String {
     format!("{}-\n{}{end}", "--VVV".repeat(15), timed.map(line).collect::<String>())
 }
 
-/// Writes a line for each panel that is eliminated.
 pub(crate) struct ColumnLines<W: Write>(pub W);
 
 impl<W: Write> ColumnLines<W> {
-    /// Writes a line: `done` of `n` columns are eliminated, `elapsed_seconds` after the first
-    /// start.
+    /// `done` of `n` columns are eliminated, `elapsed_seconds` after the first start.
     pub(crate) fn columns(
         &mut self,
         done: usize,
@@ -58,7 +56,7 @@ fn column_line(done: usize, n: usize, elapsed_seconds: f64) -> String {
 mod tests {
     use super::*;
 
-    /// What the reference's format, `Column=%09d Fraction=%4.1f%% Gflops=%9.3e`, gives.
+    /// As by the reference's format, `Column=%09d Fraction=%4.1f%% Gflops=%9.3e`.
     #[test]
     fn lines_of_columns_are_the_references() {
         let mut lines = ColumnLines(Vec::new());

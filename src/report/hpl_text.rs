@@ -7,15 +7,15 @@ use skt_config::{MxpMatrix, TestSpec};
 
 use super::reader::{NO_REPORT, Program, RunReport, Test};
 
-/// The columns that are read, by their names in the head of a table. AMD's program has one more,
-/// SWP, before them, others have more after them.
+/// By their names in the head of a table. AMD's program has one more, SWP, before them, others have
+/// more after them.
 const COLUMNS: [&str; 6] = ["N", "NB", "P", "Q", "Time", "Gflops"];
-/// How a line with a scaled residual begins.
+/// Begins a line with a scaled residual.
 const RESIDUAL: &str = "||Ax-b||_oo";
-/// What follows the times of HPL's text, which have no zone.
+/// After the times of HPL's text, which have no zone.
 pub(crate) const LOCAL_TIME: &str = " (local time)";
 
-/// Reads the text of the file `path`: a report of skt-hpl, or the text report of HPL.
+/// A report of skt-hpl, or the text report of HPL.
 pub(crate) fn parse_any_from(path: &Path, text: &str) -> Result<RunReport, String> {
     if text.trim_start().starts_with('{') {
         return RunReport::parse_from(path, text);
@@ -30,14 +30,13 @@ pub(crate) fn parse_any_from(path: &Path, text: &str) -> Result<RunReport, Strin
     })
 }
 
-/// A line without the tag that a launcher puts before it: `[1,0]<stdout>:`, `[0] `, `0: `.
+/// Without the tag that a launcher puts before a line: `[1,0]<stdout>:`, `[0] `, `0: `.
 fn untagged(line: &str) -> &str {
     let rest = line.trim_start_matches(|c: char| c.is_ascii_digit() || "[,]: ".contains(c));
     rest.strip_prefix("<stdout>:").map_or(rest, |rest| rest.trim_start_matches(' '))
 }
 
-/// The run that a text is about; `None` if it is none of HPL. Of a run that was killed it has the
-/// tests that were done.
+/// `None` if the text is none of HPL. Of a run that was killed it has the tests that were done.
 fn parse(text: &str) -> Option<RunReport> {
     let mut report = RunReport { text_report: text.to_owned(), ..RunReport::default() };
     let (mut is_hpl, mut threads, mut is_unchecked) = (false, 0, false);
@@ -80,15 +79,14 @@ fn parse(text: &str) -> Option<RunReport> {
     is_hpl.then_some(report)
 }
 
-/// The places of the [`COLUMNS`] in the head of a table; `None` if the line is none.
+/// Of the [`COLUMNS`] in the head of a table; `None` if the line is none.
 fn column_places(line: &str) -> Option<[usize; 6]> {
     let words: Vec<&str> = line.strip_prefix("T/V ")?.split_whitespace().collect();
     let places = COLUMNS.map(|name| words.iter().position(|word| *word == name));
     places.iter().all(Option::is_some).then(|| places.map(|place| 1 + place.unwrap_or(0)))
 }
 
-/// The test of a line such as `WR11C2R4  35  4  1  1  0.00  2.5368e-01`, which other programs
-/// continue.
+/// From a line such as `WR11C2R4 35 4 1 1 0.00 2.5368e-01`, which other programs continue.
 fn result(line: &str, places: [usize; 6], threads: usize) -> Option<Test> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let values = places.map(|place| words.get(place).copied().unwrap_or(""));
@@ -120,8 +118,8 @@ fn result(line: &str, places: [usize; 6], threads: usize) -> Option<Test> {
     })
 }
 
-/// Adds the residual of the last test: `/(eps*...)=   1.42430332e-03 ...... PASSED`. HPL 1.0 has
-/// three, ` / ( eps * ||A||_1  * N ) =   0.0163021 ...... PASSED`, which are scaled otherwise.
+/// Of the last test: `/(eps*...)=   1.42430332e-03 ...... PASSED`. HPL 1.0 has three,
+/// ` / ( eps * ||A||_1  * N ) =   0.0163021 ...... PASSED`, which are scaled otherwise.
 fn add_residual(report: &mut RunReport, line: &str) {
     let words = line.split_once('=').map_or("", |(_, after)| after);
     let words: Vec<&str> = words.split_whitespace().collect();
@@ -137,7 +135,7 @@ fn add_residual(report: &mut RunReport, line: &str) {
     }
 }
 
-/// The name and the value of a line of skt-hpl's head: `# threads  : 1 a rank`.
+/// Of a line of skt-hpl's head: `# threads  : 1 a rank`.
 fn comment(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.strip_prefix("# ")?.split_once(':')?;
     Some((name.trim(), value.trim()))
@@ -154,7 +152,7 @@ fn add_environment(report: &mut RunReport, name: &str, value: &str) {
     }
 }
 
-/// The program of a banner: `HPLinpack 2.3  --  High-Performance ...  --  by skt-hpl 0.1.0`.
+/// Of a banner: `HPLinpack 2.3  --  High-Performance ...  --  by skt-hpl 0.1.0`.
 fn program(line: &str) -> Option<Program> {
     let words = line.split_once(" by ").map_or(line, |(_, by)| by);
     let mut words = words.split_whitespace();
@@ -162,7 +160,7 @@ fn program(line: &str) -> Option<Program> {
     Some(Program { name, version, compiler: None })
 }
 
-/// A time of C's `ctime`, whose zone the text does not have.
+/// Of C's `ctime`; the text does not have the zone.
 fn local(time: &str) -> String {
     format!("{}{LOCAL_TIME}", time.trim())
 }

@@ -20,14 +20,12 @@ use super::reader::{
     FORMAT, ProcessColumn, Program, Progress, RunReport, Slow, SlowRankRates, Test, variant_name,
 };
 
-/// The version of the format, raised when a field changes its meaning or is removed.
+/// Raised when a field changes its meaning or is removed.
 pub(crate) const FORMAT_VERSION: u32 = 1;
 
-/// The least time between two syncs: to sync after each of hundreds of tiny tests would take longer
-/// than the tests.
+/// To sync after each of hundreds of tiny tests would take longer than the tests.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Writes the document, test by test.
 #[derive(Debug)]
 pub struct JsonReport {
     path: PathBuf,
@@ -38,7 +36,7 @@ pub struct JsonReport {
 }
 
 impl JsonReport {
-    /// Writes a document without tests to `path`, so that an error is known before the first test.
+    /// Without tests, so that an error is known before the first.
     pub fn create(path: &Path, spec: &RunSpec, facts: RunFacts) -> Result<Self, String> {
         let mut report = JsonReport {
             path: outfile::target(path).map_err(|why| unwritten(path, &why))?,
@@ -51,7 +49,7 @@ impl JsonReport {
         Ok(report)
     }
 
-    /// Adds a test, and the lines of the text report since the last call, and writes the document.
+    /// With the lines of the text report since the last call; writes the document.
     pub fn test(&mut self, record: &TestRecord, lines: &str) -> Result<(), String> {
         self.counts.add(&record.outcome);
         self.document.counts = value(self.counts);
@@ -60,8 +58,7 @@ impl JsonReport {
         self.write(false)
     }
 
-    /// Adds the last lines of the text report, marks the run as finished and writes the document
-    /// for the last time.
+    /// Writes the document for the last time, with the last lines of the text report.
     pub fn finish(&mut self, lines: &str) -> Result<(), String> {
         self.document.text_report.push_str(lines);
         self.document.finished = true;
@@ -83,7 +80,6 @@ fn unwritten(path: &Path, why: &io::Error) -> String {
     format!("cannot write the JSON report '{}': {why}", path.display())
 }
 
-/// Replaces the file by the document.
 fn replace(path: &Path, document: &RunReport, sync: bool) -> io::Result<()> {
     outfile::replace(path, 0o666, sync, |mut out| {
         serde_json::to_writer_pretty(&mut out, document)?;
@@ -107,7 +103,7 @@ fn slow(report: &SlowReport) -> Slow {
     }
 }
 
-/// The rate of a window in a few digits; `-` where nothing was measured.
+/// In a few digits; `-` where nothing was measured.
 fn rate_words(rate: &Rate) -> String {
     match rate.gflops {
         gflops if gflops >= 100.0 => format!("{gflops:.0}"),
@@ -116,7 +112,6 @@ fn rate_words(rate: &Rate) -> String {
     }
 }
 
-/// A sample with values derived from it.
 fn progress(sample: &Sample, n: usize) -> Progress {
     let Sample { elapsed_seconds, column } = *sample;
     let gflop = gflop_done(column, n);
@@ -124,7 +119,7 @@ fn progress(sample: &Sample, n: usize) -> Progress {
     Progress { elapsed_seconds, column, fraction: fraction(column, n), gflops }
 }
 
-/// A part as JSON; null if a path in it is no text.
+/// Null if a path in it is no text.
 fn value(part: impl Serialize) -> Value {
     serde_json::to_value(part).unwrap_or_default()
 }
@@ -156,7 +151,7 @@ pub(super) fn efficiency(record: &TestRecord, dgemm_gflops_per_core: f64) -> f64
     record.gflops / (dgemm_gflops_per_core * cores as f64)
 }
 
-/// The process columns of a test with unequal rates, in order.
+/// Of a test with unequal rates, in order.
 fn process_columns(TestRecord { spec, column_waits, .. }: &TestRecord) -> Vec<ProcessColumn> {
     let (cols, mut blocks) = (spec.columns(), vec![0; spec.q]);
     (0..spec.n.div_ceil(spec.nb)).for_each(|k| blocks[cols.block_owner(k)] += 1);
@@ -165,7 +160,6 @@ fn process_columns(TestRecord { spec, column_waits, .. }: &TestRecord) -> Vec<Pr
     columns.map(part).collect()
 }
 
-/// A record with values derived from it.
 pub(super) fn test(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Test {
     let ran = !matches!(record.outcome, Outcome::Skipped { .. });
     let solved = record.outcome.ran_to_end();
@@ -217,8 +211,7 @@ pub(super) fn test(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> T
     }
 }
 
-/// The parameters of the run: the fields of [`RunSpec`], with objects where a reader of JSON would
-/// have to know a position.
+/// The fields of [`RunSpec`], with objects where a reader would have to know a position.
 fn parameters(spec: &RunSpec) -> serde_json::Value {
     let mut all = serde_json::to_value(spec).expect("plain data");
     let grids: Vec<_> =

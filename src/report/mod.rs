@@ -1,6 +1,3 @@
-//! The output of a run: the reference's text, JSON, progress, and the files that they are written
-//! to.
-
 mod cformat;
 mod detailed;
 pub(crate) mod hpl_text;

@@ -1,5 +1,3 @@
-//! Writes the command line's own text to standard output and to files.
-
 use std::io;
 use std::path::Path;
 
@@ -26,7 +24,6 @@ impl<W: io::Write> io::Write for SafeText<W> {
     }
 }
 
-/// Writes text to standard output, [`printable`].
 pub(crate) fn print(text: &str) -> Result<(), ConfigError> {
     print_bytes(printable(text).as_bytes())
 }
@@ -36,12 +33,11 @@ fn print_bytes(bytes: &[u8]) -> Result<(), ConfigError> {
         .map_err(|source| ConfigError::Write { file: "standard output".to_owned(), source })
 }
 
-/// Whether a path means standard output: `-`.
 pub(crate) fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Prints a report as `text`, and writes it as `json` to a file; `-` has it printed as JSON alone.
+/// As `text`, and as `json` to a file; `-` has it printed as JSON alone.
 pub(crate) fn print_and_write(
     text: &str,
     json: &str,
@@ -53,8 +49,7 @@ pub(crate) fn print_and_write(
     file.map_or(Ok(()), |path| write_file(path, json, true))
 }
 
-/// Refuses a file that cannot be written, before the work whose result goes into it. A file that is
-/// not there yet needs its folder.
+/// Before the work whose result goes into the file. If it is not there yet, its folder must be.
 pub(crate) fn must_be_writable(path: &Path) -> Result<(), ConfigError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let there = if path.exists() { path } else { folder.unwrap_or(Path::new(".")) };
@@ -67,8 +62,7 @@ pub(crate) fn must_be_writable(path: &Path) -> Result<(), ConfigError> {
     }
 }
 
-/// Refuses a report that would replace one of `others`, which are files and what they are. Devices
-/// may be named as often as one likes.
+/// `others` are files and what they are. Devices may be named as often as one likes.
 pub(crate) fn must_not_replace(
     report: &Path,
     others: &[(&Path, &'static str)],
@@ -85,8 +79,7 @@ pub(crate) fn must_not_replace(
     }
 }
 
-/// Writes text to a file, [`printable`]; an existing one is overwritten only with `force`. `-` is
-/// standard output.
+/// [`printable`]; overwrites an existing file only with `force`. `-` is standard output.
 pub(crate) fn write_file(path: &Path, text: &str, force: bool) -> Result<(), ConfigError> {
     let text = printable(text);
     if is_stdout(path) {

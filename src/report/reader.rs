@@ -19,10 +19,9 @@ use skt_host::infile;
 use skt_run::record::Event;
 use skt_run::record::energy::EnergyReading;
 
-/// The value of `format`.
 pub(super) const FORMAT: &str = "skt-hpl report";
 pub(super) const NO_REPORT: &str = "no JSON report of skt-hpl (written by --json)";
-/// More than a report of the largest machine has.
+/// A report of the largest machine has less.
 const BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -63,7 +62,7 @@ pub struct Program {
     pub compiler: Option<String>,
 }
 
-/// A test. Values that were not measured or are not finite are null.
+/// Values that were not measured or are not finite are null.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Test {
     #[serde(default)]
@@ -81,7 +80,7 @@ pub struct Test {
     pub start: Option<String>,
     #[serde(default)]
     pub end: Option<String>,
-    /// End of the timed part, in seconds since 1970 with their fraction.
+    /// Of the timed part.
     #[serde(default)]
     pub end_unix_seconds: Option<f64>,
     #[serde(default)]
@@ -105,7 +104,6 @@ pub struct Test {
     pub rest: Map<String, Value>,
 }
 
-/// A process column of a test with unequal rates.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct ProcessColumn {
     pub blocks: usize,
@@ -126,10 +124,10 @@ pub struct Slow {
 pub struct SlowRankRates {
     pub host: String,
     pub rank: usize,
-    /// A number that ranks with the same kind of processor have in common.
+    /// Ranks with the same kind of processor have it in common.
     pub kind: usize,
-    /// The rate of a thread in each window, in Gflop/s; `-` where nothing was measured. One text:
-    /// each number would otherwise have a line.
+    /// Of each window; `-` where nothing was measured. One text: each number would otherwise have a
+    /// line.
     pub gflops_a_thread: String,
 }
 
@@ -143,7 +141,7 @@ pub struct Progress {
 }
 
 impl Test {
-    /// Whether the test is one of HPL and not of HPL-MxP, whose rates do not compare.
+    /// Rates of HPL-MxP do not compare.
     pub(crate) fn is_of_hpl(&self) -> bool {
         self.parameters.mxp.is_none()
     }
@@ -152,15 +150,15 @@ impl Test {
         any_number::deserialize(self.rest.get("scaled_residual")?).ok()
     }
 
-    /// Number of cores that compute: ranks, with those of checksum columns, times threads.
+    /// Ranks, with those of checksum columns, times threads.
     pub(crate) fn cores(&self) -> usize {
         let TestSpec { p, q, checksums, threads, .. } = self.parameters;
         p.saturating_mul(q.saturating_add(checksums)).saturating_mul(threads.max(1))
     }
 }
 
-/// The name of a variant, e.g. `WR11C2R4`: mapping, DEPTH, BCAST, RFACT, NDIV, PFACT, NBMIN.
-/// HPL-MxP has none of the last four: `WR11MXP`.
+/// E.g. `WR11C2R4`: mapping, DEPTH, BCAST, RFACT, NDIV, PFACT, NBMIN. HPL-MxP has none of the last
+/// four: `WR11MXP`.
 pub fn variant_name(spec: &TestSpec) -> String {
     let pmap = match spec.pmap {
         Pmap::RowMajor => 'R',
@@ -187,7 +185,6 @@ fn fact_letter(fact: Fact) -> char {
     }
 }
 
-/// The orders of these tests, each with the best rate of its tests in Gflop/s.
 pub(crate) fn best_rates<'t>(tests: impl Iterator<Item = &'t Test>) -> Vec<(f64, f64)> {
     let mut best: BTreeMap<usize, f64> = BTreeMap::new();
     for test in tests {
@@ -197,7 +194,7 @@ pub(crate) fn best_rates<'t>(tests: impl Iterator<Item = &'t Test>) -> Vec<(f64,
     best.into_iter().map(|(n, rate)| (n as f64, rate)).collect()
 }
 
-/// The text of a report; a launcher may have put anything between its lines.
+/// A launcher may have put anything between the lines.
 pub(crate) fn read_text(path: &Path) -> Result<String, String> {
     let bytes = infile::read(path, BYTES_MAX)
         .map_err(|why| format!("cannot read the report '{}': {why}", path.display()))?;
@@ -205,13 +202,11 @@ pub(crate) fn read_text(path: &Path) -> Result<String, String> {
 }
 
 impl RunReport {
-    /// Reads the text of the file `path`, written by `--json`.
     pub(crate) fn parse_from(path: &Path, text: &str) -> Result<Self, String> {
         let file = path.display();
         Self::parse(text).map_err(|reason| format!("'{file}' is {NO_REPORT}: {reason}"))
     }
 
-    /// Reads the text of a report.
     pub fn parse(text: &str) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Head {
@@ -234,7 +229,7 @@ impl RunReport {
         Ok(report)
     }
 
-    /// Checks that no quantity is negative: all that follows from it would be wrong.
+    /// All that follows from a negative quantity would be wrong.
     fn check_numbers(&self) -> Result<(), String> {
         for (number, test) in (1..).zip(&self.tests) {
             let of_test = [
@@ -271,14 +266,13 @@ impl RunReport {
         }
     }
 
-    /// The hosts of the run, each with its number of ranks.
     pub(crate) fn host_ranks(&self) -> Vec<usize> {
         let hosts = self.environment.get("hosts").and_then(Value::as_array);
         let ranks = |host: &Value| host.get("ranks").and_then(Value::as_u64).unwrap_or(0) as usize;
         hosts.map_or(Vec::new(), |hosts| hosts.iter().map(ranks).collect())
     }
 
-    /// The tests that ended with a time and a rate, and did not fail.
+    /// Those that ended with a time and a rate, and did not fail.
     pub(crate) fn completed(&self) -> impl Iterator<Item = &Test> {
         self.tests.iter().filter(|test| {
             test.gflops.is_some()

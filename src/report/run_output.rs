@@ -1,5 +1,3 @@
-//! All output of a run on its rank 0: the text report, the JSON report, and the progress.
-
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,22 +15,19 @@ use super::json::JsonReport;
 use super::text::{self, TextOptions, TextReport};
 use skt_run::progress::Progress;
 
-/// What a run prints and writes besides its text report, and what that contains.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OutputOptions {
     pub json: Option<PathBuf>,
-    /// Whether the head of the report lists the values found by measurement.
+    /// In the head of the report: the values found by measurement.
     pub verbose: bool,
-    /// Whether each panel gets a line on standard output, as the reference's progress report.
+    /// Each panel gets a line on standard output, as the reference's progress report.
     pub(crate) progress_report: bool,
-    /// Whether the text report has the reference's detailed timing.
     pub detailed_timing: bool,
-    /// Whether the text report has the reference's lines alone.
     pub are_lines_alone: bool,
 }
 
-/// Our own lines that warn, by their first words: they go to standard error where the text report
-/// has the reference's lines alone.
+/// By their first words: they go to standard error where the text report has the reference's lines
+/// alone.
 const WARNINGS: [&str; 10] = [
     "warning",
     "skipped",
@@ -46,32 +41,28 @@ const WARNINGS: [&str; 10] = [
     "hint",
 ];
 
-/// Prints and writes what happens in a run.
 pub(crate) struct RunOutput {
     options: OutputOptions,
     /// Shared with functions that show lines on other threads.
     progress: Arc<Mutex<Progress>>,
-    /// The reports, once the run has begun.
     reports: Option<Reports>,
 }
 
 struct Reports {
     text: TextReport<'static, Copied>,
     json: Option<JsonReport>,
-    /// Where each panel gets a line, if that is asked for.
+    /// Where each panel gets a line.
     column_lines: Option<ColumnLines<Box<dyn Write + Send>>>,
-    /// Whether a test could not be added to the JSON report; the warning is printed only once.
+    /// A test could not be added to the JSON report; the warning is printed only once.
     is_json_behind: bool,
 }
 
-/// The output of the text report, of which the JSON report gets a copy.
+/// Of the text report; the JSON report gets a copy.
 struct Copied {
     out: Box<dyn Write + Send>,
     /// Where lines of our own go to standard error: whether all do, or warnings alone.
     apart: Option<bool>,
-    /// What has been written since the copy was last taken.
     copy: Vec<u8>,
-    /// How much of it has been passed on.
     passed: usize,
 }
 
@@ -88,7 +79,7 @@ impl Write for Copied {
         Ok(bytes.len())
     }
 
-    /// Passes on what has been written, which is whole lines.
+    /// What has been written is whole lines.
     fn flush(&mut self) -> io::Result<()> {
         let text = String::from_utf8_lossy(&self.copy[self.passed..]);
         for line in text.split_inclusive('\n') {
@@ -102,7 +93,7 @@ impl Write for Copied {
     }
 }
 
-/// Prints a line of our own to standard error, where `all` are meant or it warns.
+/// To standard error, where `all` are meant or it warns.
 fn print_own(line: &str, all: bool) {
     let line = line.strip_prefix(' ').unwrap_or(line);
     let (name, words) = line.split_once(':').unwrap_or((line, ""));
@@ -127,7 +118,7 @@ impl RunOutput {
         self.reports.as_mut().expect("the run has begun")
     }
 
-    /// Our own lines in the head of the report; those `of_setup` are the last but for the tuning.
+    /// In the head of the report; those `of_setup` are the last but for the tuning.
     fn notes(&self, spec: &RunSpec, facts: &RunFacts, of_setup: Vec<String>) -> Vec<String> {
         let mut notes = facts.environment.notes();
         notes.extend(idle_ranks(spec, &facts.environment));
@@ -261,7 +252,6 @@ fn unwritten(why: io::Error) -> String {
     format!("cannot write the report: {why}")
 }
 
-/// A note on the ranks that no grid takes, if there are any.
 fn idle_ranks(spec: &RunSpec, environment: &Environment) -> Option<String> {
     let ranks: usize = environment.hosts.iter().map(|host| host.ranks).sum();
     let taken = spec.tests().iter().map(TestSpec::ranks).max()?;

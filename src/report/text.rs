@@ -19,10 +19,9 @@ use super::reader::variant_name;
 use super::{detailed, mxp, phases};
 use skt_host::clock::ctime;
 
-/// Relative machine precision with rounding to nearest, 2^-53.
+/// With rounding to nearest, 2^-53.
 const EPS: f64 = f64::EPSILON / 2.0;
 
-/// Number of a parameter's values per line of the echo.
 const VALUES_A_LINE: usize = 8;
 
 const HEAD: &str =
@@ -41,7 +40,7 @@ Gflops : Rate of execution for solving the linear system.
 The following parameter values will be used:
 ";
 
-/// Opens the output that HPL.dat names; an existing file is replaced, as in the reference.
+/// An existing file is replaced, as in the reference.
 pub fn open(output: &Output) -> Result<Box<dyn Write + Send>, String> {
     let closed = |stream| {
         Err(format!(
@@ -62,14 +61,12 @@ pub fn open(output: &Output) -> Result<Box<dyn Write + Send>, String> {
     })
 }
 
-/// Number of lines of reports on standard output.
 static LINES_ON_STDOUT: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) fn lines_on_stdout() -> u64 {
     LINES_ON_STDOUT.load(Ordering::Relaxed)
 }
 
-/// Standard output that counts its lines.
 struct Counted(io::Stdout);
 
 impl Write for Counted {
@@ -91,21 +88,17 @@ fn create(path: &Path) -> Result<File, String> {
     })
 }
 
-/// What a text report has in addition to the results.
 #[derive(Debug, Default)]
 pub struct TextOptions {
-    /// The rate of the DGEMM self-test, to which tests are compared.
+    /// Tests are compared with it.
     pub dgemm_gflops_per_core: Option<f64>,
-    /// The BLAS of rank 0, in words.
     pub blas: String,
-    /// Whether each test has the reference's detailed timing.
     pub detailed_timing: bool,
     /// Our own lines for the header: the environment, warnings.
     pub notes: Vec<String>,
 }
 
-/// Writes the report, test by test. Each call ends with a flush, so that a run that is killed
-/// leaves what it has written.
+/// Each call ends with a flush, so that a run that is killed leaves what it has written.
 #[derive(Debug)]
 pub struct TextReport<'a, W: Write> {
     out: W,
@@ -117,7 +110,6 @@ pub struct TextReport<'a, W: Write> {
 }
 
 impl<'a, W: Write> TextReport<'a, W> {
-    /// A report of the run `spec` that is written to `out`.
     pub fn new(out: W, spec: &'a RunSpec, mut options: TextOptions) -> Self {
         options.notes.splice(..0, own_notes(spec, options.detailed_timing));
         options.detailed_timing &= spec.mxp.is_none();
@@ -128,7 +120,7 @@ impl<'a, W: Write> TextReport<'a, W> {
         &mut self.out
     }
 
-    /// Writes the banner, the explanation, the parameters, and how results are checked.
+    /// The banner, the explanation, the parameters, and how results are checked.
     pub fn header(&mut self) -> io::Result<()> {
         let rule = "=".repeat(80);
         let banner = if self.spec.mxp.is_some() { mxp::banner() } else { banner() };
@@ -142,7 +134,6 @@ impl<'a, W: Write> TextReport<'a, W> {
         self.out.flush()
     }
 
-    /// Writes one test: its line, its residual, and where its time went.
     pub fn test(&mut self, record: &TestRecord) -> io::Result<()> {
         self.counts.add(&record.outcome);
         if let Outcome::Skipped { reason } = &record.outcome {
@@ -170,8 +161,7 @@ impl<'a, W: Write> TextReport<'a, W> {
         self.out.flush()
     }
 
-    /// Writes the last lines of the report, with the number of tests by result, and returns the
-    /// numbers.
+    /// With the number of tests by result.
     pub fn summary(&mut self) -> io::Result<Counts> {
         let (double, single) = ("=".repeat(80), "-".repeat(80));
         let Counts { passed, failed, skipped } = self.counts;
@@ -196,7 +186,6 @@ impl<'a, W: Write> TextReport<'a, W> {
         Ok(self.counts)
     }
 
-    /// Writes our own lines that are due.
     fn due_notes(&mut self) -> io::Result<()> {
         for note in self.options.notes.drain(..) {
             write_note(&mut self.out, &note)?;
@@ -204,7 +193,7 @@ impl<'a, W: Write> TextReport<'a, W> {
         self.out.flush()
     }
 
-    /// Writes the head of the table: before every test, or once if nothing is checked.
+    /// Of the table: before every test, or once if nothing is checked.
     fn head(&mut self, threshold: f64) -> io::Result<()> {
         if self.head_due {
             writeln!(self.out, "{}\n{HEAD}\n{}", "=".repeat(80), "-".repeat(80))?;
@@ -241,8 +230,8 @@ impl<'a, W: Write> TextReport<'a, W> {
     }
 }
 
-/// The reference's banner, by bytes and by words, with this program in place of its date: programs
-/// look for `HPLinpack` and a version in it. Only the wording is that of the reference's authors.
+/// The reference's, by bytes and by words, with this program in place of its date: programs look
+/// for `HPLinpack` and a version in it. Only the wording is that of the reference's authors.
 fn banner() -> String {
     format!(
         "HPLinpack 2.3  --  High-Performance Linpack benchmark  --   by skt-hpl {}\n\
@@ -275,8 +264,8 @@ fn own_notes(spec: &RunSpec, is_detailed: bool) -> Vec<String> {
     notes
 }
 
-/// Writes a note of our own. Each of its lines gets the mark, because line ends inside it would
-/// otherwise make lines that look like the reference's.
+/// Each line of the note gets the mark, because line ends inside it would otherwise make lines that
+/// look like the reference's.
 fn write_note(out: &mut impl Write, note: &str) -> io::Result<()> {
     for line in note.lines() {
         writeln!(out, "{}", format!("# {line}").trim_end())?;
@@ -284,7 +273,6 @@ fn write_note(out: &mut impl Write, note: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// The parameters, as `HPL_pdinfo` echoes them.
 fn echo(spec: &RunSpec) -> String {
     let number = |value: &usize| format!("{value:8} ");
     let fact = |value: &Fact| fact_word(*value).to_string();
@@ -315,7 +303,6 @@ fn echo(spec: &RunSpec) -> String {
     echo
 }
 
-/// The values of a list, eight per line.
 fn words<T>(values: &[T], word: impl Fn(&T) -> String) -> String {
     values
         .chunks(VALUES_A_LINE)
@@ -339,7 +326,7 @@ fn fact_word(fact: Fact) -> &'static str {
     }
 }
 
-/// The name, but HPL's for the long variants.
+/// HPL's for the long variants.
 fn bcast_word(bcast: Bcast) -> String {
     let word = match bcast {
         Bcast::Long => "Blong",
@@ -379,7 +366,6 @@ fn check_text(spec: &RunSpec) -> String {
     )
 }
 
-/// The WR line of a test, and when it ran.
 fn wr_line(record: &TestRecord) -> String {
     let spec = &record.spec;
     // The rate of a factorization that broke off has no meaning.
@@ -434,16 +420,15 @@ fn broke_text(column: usize, pivot: &str) -> String {
     format!("the factorization stopped: the pivot of column {column} (from 0) is {pivot}; {cause}")
 }
 
-/// What `HPL_pdtest` reports if there is no memory for a test, with the last row and column of the
-/// grid.
+/// As `HPL_pdtest` reports that there is no memory, with the last row and column of the grid.
 fn skip_text(spec: &TestSpec) -> String {
     let (row, column) = (spec.p - 1, spec.q - 1);
     let what = format!("[{row},{column}] Memory allocation failed for A, x and b. Skip.");
     reference_error(173, "HPL_pdtest", &what)
 }
 
-/// An error in the words of the reference (`HPL_pwarn`), which programs look for, with the line of
-/// its source (HPL 2.3) that reports it.
+/// In the words of the reference (`HPL_pwarn`), which programs look for, with the line of its
+/// source (HPL 2.3) that reports the error.
 pub(crate) fn reference_error(line: usize, function: &str, what: &str) -> String {
     format!(
         "HPL ERROR from process # 0, on line {line} of function {function}:\n>>> {what} <<<\n\n"

@@ -1,5 +1,3 @@
-//! The fields of a TOP500 and a Green500 submission, filled in from runs.
-//!
 //! What a run cannot know is left as a named blank; each field comes with the rule that applies to
 //! it.
 
@@ -11,18 +9,16 @@ use skt_model::tang::efficiency::Efficiency;
 use skt_run::record::energy::{EnergyReading, Readout};
 use skt_solver::blas::library;
 
-/// What only the site knows, as far as it was given.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Given {
-    /// Peak rate of the cores that ran, in Gflop/s.
+    /// Of the cores that ran.
     pub rpeak_gflops: Option<f64>,
-    /// Mean power over the core phase of the run that gave Rmax, in kW.
+    /// Over the core phase of the run that gave Rmax.
     pub power_kilowatts: Option<f64>,
-    /// Level of that measurement in the methodology of the Green500.
+    /// Of that measurement, in the methodology of the Green500.
     pub power_level: Option<u8>,
 }
 
-/// The submission as text, or why there is nothing to submit.
 pub fn sheet(runs: &[NamedRun], given: &Given) -> Result<String, String> {
     let passed = || {
         let all = runs.iter().flat_map(|run| run.report.completed().map(move |test| (run, test)));
@@ -56,7 +52,6 @@ pub fn sheet(runs: &[NamedRun], given: &Given) -> Result<String, String> {
     Ok(sheet)
 }
 
-/// The name of a field, its value, and the rule for it.
 type Field = (&'static str, Option<String>, &'static str);
 
 fn machine(run: &RunReport, best: &Test) -> Vec<Field> {
@@ -192,12 +187,11 @@ fn math_library(environment: &Value) -> Option<String> {
     Some(text("path").map_or(words.clone(), |path| format!("{words}, {path}")))
 }
 
-/// A number of the host of rank 0.
 fn host_number(run: &RunReport, key: &str) -> Option<u64> {
     run.environment.pointer(&format!("/host/{key}"))?.as_u64()
 }
 
-/// Cores that ran, if each host has as many cores as that of rank 0.
+/// Those that ran, if each host has as many as that of rank 0.
 fn cores(run: &RunReport, best: &Test) -> usize {
     let (all, threads) = (best.cores(), best.parameters.threads.max(1));
     let of_hosts = host_number(run, "cores").map(|cores| {
@@ -208,7 +202,7 @@ fn cores(run: &RunReport, best: &Test) -> usize {
     of_hosts.filter(|&cores| cores > 0).map_or(all, |cores| all.min(cores))
 }
 
-/// Memory of all hosts in gigabytes, if each has as much as that of rank 0.
+/// Of all hosts in gigabytes, if each has as much as that of rank 0.
 fn memory(run: &RunReport) -> Option<String> {
     let (each, hosts) =
         (host_number(run, "memory_bytes")? as f64 / 1e9, run.host_ranks().len().max(1));
@@ -242,7 +236,7 @@ fn half_order(runs: &[NamedRun], best: &Test) -> Option<(f64, &'static str)> {
 mod tests {
     use super::*;
 
-    /// Tests that passed, each of `(N, Gflop/s, further parameters)`.
+    /// That passed, each of `(N, Gflop/s, further parameters)`.
     fn run(tests: &[(usize, f64, &str)]) -> NamedRun {
         let test = |(n, gflops, more): &(usize, f64, &str)| {
             format!(

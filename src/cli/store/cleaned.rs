@@ -1,5 +1,3 @@
-//! `store clean`: what it does with each segment, and what it prints of those of a run.
-
 use std::io::{self, Write};
 use std::ops::AddAssign;
 
@@ -8,7 +6,6 @@ use skt_host::units;
 use super::{CleanOptions, Cleaned, state};
 use skt_store::store::{SegmentInfo, Store, StoreError};
 
-/// What was done with a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum CleanOutcome {
     Removed,
@@ -17,7 +14,6 @@ pub(crate) enum CleanOutcome {
     Changed,
 }
 
-/// Why a segment is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reason {
     /// A live process is attached to the segment, or has created it.
@@ -28,7 +24,6 @@ pub(crate) enum Reason {
     Resumable,
 }
 
-/// Removes a segment unless there is a reason to keep it.
 pub(crate) fn outcome(
     store: &dyn Store,
     segment: &SegmentInfo,
@@ -76,7 +71,7 @@ impl AddAssign for Cleaned {
     }
 }
 
-/// Writes what was done with the segments of one run: one line per outcome.
+/// One line per outcome.
 pub(crate) fn write(
     outcomes: &[(&SegmentInfo, CleanOutcome)],
     out: &mut dyn Write,
@@ -109,7 +104,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// The flags with which `clean` removes what it keeps for this reason.
+/// With these flags `clean` removes what it keeps for this reason.
 fn force_by(reason: Reason, run: &str) -> String {
     match reason {
         Reason::Resumable => format!("--run {run} or --force"),

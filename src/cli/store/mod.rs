@@ -1,6 +1,3 @@
-//! `skt-hpl store`: shows and removes data of runs: segments in the memory of this host, and images
-//! of levels.
-
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
@@ -85,7 +82,7 @@ pub struct StoreFlags {
     pub images: Vec<PathBuf>,
 }
 
-/// Carries out the subcommand, on each process of a job for its host.
+/// On each process of a job for its host.
 pub fn execute(args: &StoreArgs) -> Result<(), Failed> {
     let mut out = Vec::new();
     if launcher_rank::size().is_some_and(|size| size > 1) {
@@ -114,8 +111,8 @@ pub fn execute(args: &StoreArgs) -> Result<(), Failed> {
     done
 }
 
-/// Refuses to remove data of a run that has none on this host, because the name may be misspelt. A
-/// process of a job that cleans all hosts may have nothing to do.
+/// The name of a run without data on this host may be misspelt. A process of a job that cleans all
+/// hosts may have nothing to do.
 fn must_have(options: &CleanOptions, store: &dyn Store, folders: &[PathBuf]) -> Result<(), Failed> {
     let Some(run) = &options.run else { return Ok(()) };
     let mut is_here = store.list_once()?.iter().any(|info| info.name.run() == run);
@@ -148,28 +145,22 @@ fn images_failed(why: std::io::Error) -> Failed {
     Failed::new(format!("images: {why}"))
 }
 
-/// Which segments to remove.
 #[derive(Debug, Clone, Default)]
 pub struct CleanOptions {
-    /// Only segments of this run, also where it could continue from them; `None` for segments of
-    /// all runs.
+    /// Of this run only, also where it could continue; `None` for segments of all runs.
     pub run: Option<String>,
     /// Also segments that a run may need or is using.
     pub force: bool,
 }
 
-/// What [`clean`] did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cleaned {
-    /// Number of segments removed.
     pub removed: usize,
-    /// Bytes of the removed segments.
     pub removed_bytes: u64,
-    /// Number of segments kept because a run may still need them.
     pub kept: usize,
 }
 
-/// Writes one line per run that has segments here.
+/// One line per run that has segments here.
 pub fn list(store: &(dyn Store + Send + Sync), out: &mut dyn Write) -> Result<(), Failed> {
     let segments = store.list()?;
     if segments.is_empty() {
@@ -181,7 +172,6 @@ pub fn list(store: &(dyn Store + Send + Sync), out: &mut dyn Write) -> Result<()
     Ok(runs::write(&runs, host::now_unix_seconds(), out)?)
 }
 
-/// Writes one line per run that has images in these folders.
 fn list_images(folders: &[PathBuf], out: &mut dyn Write) -> Result<(), Failed> {
     for folder in folders {
         let all = stored_images(folder).map_err(images_failed)?;
@@ -194,7 +184,7 @@ fn list_images(folders: &[PathBuf], out: &mut dyn Write) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Removes the images of the named run or, with `force`, of all runs.
+/// Of the named run or, with `force`, of all runs.
 fn clean_images(
     folders: &[PathBuf],
     store: &dyn Store,
@@ -249,7 +239,6 @@ fn clean_images(
     Ok(())
 }
 
-/// The state of a segment, in a word.
 fn state(segment: &SegmentInfo) -> &'static str {
     match (segment.in_use, segment.creator, segment.is_ready) {
         (true, ..) => "in use",
@@ -261,8 +250,7 @@ fn state(segment: &SegmentInfo) -> &'static str {
     }
 }
 
-/// Removes segments of this program that there is no reason to keep, and writes what was done with
-/// those of each run.
+/// Those of this program that there is no reason to keep; writes what was done by run.
 pub fn clean(
     store: &dyn Store,
     options: &CleanOptions,
@@ -285,7 +273,7 @@ pub fn clean(
     Ok(done)
 }
 
-/// Formats an age as `3d04h`, `4h05m`, `5m06s` or `6s`.
+/// As `3d04h`, `4h05m`, `5m06s` or `6s`.
 fn age(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
     if days > 0 {

@@ -1,5 +1,3 @@
-//! `store list`: one line per run.
-
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
@@ -11,7 +9,7 @@ use skt_store::store::SegmentInfo;
 
 const GIB: f64 = (1u64 << 30) as f64;
 
-/// The states of a run, in the order of precedence, each with the states of segments that cause it.
+/// In the order of precedence, each with the states of segments that cause it.
 const STATES: [(&str, &[&str]); 5] = [
     ("running", &["in use", "live"]),
     ("unknown", &["unknown"]),
@@ -20,20 +18,18 @@ const STATES: [(&str, &[&str]); 5] = [
     ("ended", &["ended"]),
 ];
 
-/// The segments of a run on this host.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RunLine<'a> {
     run: &'a str,
     state: &'static str,
     segments: usize,
     bytes: u64,
-    /// When the oldest segment was created, in Unix time.
+    /// Of the oldest segment.
     created_unix_seconds: u64,
-    /// The newest checkpoint of each test.
     checkpoints: Vec<StoredCheckpoint>,
 }
 
-/// The lines of all runs in the order of their names.
+/// In the order of the runs' names.
 pub(crate) fn from_segments<'a>(
     segments: &'a [SegmentInfo],
     checkpoints: &BTreeMap<String, Vec<StoredCheckpoint>>,
@@ -57,7 +53,7 @@ fn state_of_run(segments: &[SegmentInfo]) -> &'static str {
     found.expect("a segment, which is in one of the states").0
 }
 
-/// Checkpoints by their numbers, each with its column, and with its test if there are several.
+/// By number, each with its column, and with its test if there are several.
 fn format_checkpoints(checkpoints: &[StoredCheckpoint]) -> String {
     let has_several = checkpoints.iter().any(|it| it.test != checkpoints[0].test);
     let one = |&StoredCheckpoint { test, epoch, column }: &_| {
@@ -75,7 +71,6 @@ fn oldest(created_unix_seconds: impl Iterator<Item = u64>) -> u64 {
     created_unix_seconds.min().expect("a line has a segment")
 }
 
-/// Writes a title and the lines.
 pub(crate) fn write(lines: &[RunLine], now: u64, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
@@ -91,7 +86,7 @@ pub(crate) fn write(lines: &[RunLine], now: u64, out: &mut dyn Write) -> io::Res
     Ok(())
 }
 
-/// Writes a title and one line per run of `all`, the images in `folder` in the order of their runs.
+/// A title and one line per run of `all`, the images in `folder` in the order of their runs.
 pub(crate) fn write_images(
     all: &[StoredImages],
     folder: &Path,

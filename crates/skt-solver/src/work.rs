@@ -41,7 +41,6 @@ pub enum Work {
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WorkListener {
-    /// Called by each thread just before it does a piece of work.
     pub begins: Option<fn(Work)>,
     /// Called by each thread after a piece of a step: some rows of a product or of the matrix.
     pub piece_done: Option<fn()>,
@@ -54,14 +53,12 @@ pub fn listen(listener: WorkListener) {
     LISTENER.get_or_init(|| listener);
 }
 
-/// Reports to the process's listener that this thread begins a piece of work.
 pub fn begins(work: Work) {
     if let Some(WorkListener { begins: Some(begins), .. }) = LISTENER.get() {
         begins(work);
     }
 }
 
-/// Reports to the process's listener that a piece of a step is done.
 pub(crate) fn piece_done() {
     if let Some(WorkListener { piece_done: Some(piece_done), .. }) = LISTENER.get() {
         piece_done();

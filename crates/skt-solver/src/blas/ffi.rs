@@ -78,7 +78,6 @@ pub(crate) type Dgemv = unsafe extern "C" fn(
     trans_len: usize,
 );
 
-/// Defines [`Functions`] with a field for each function: `field, symbol: type`.
 macro_rules! functions {
     ($($field:ident, $symbol:ident: $type:ty;)*) => {
         pub(crate) struct Functions {

@@ -49,7 +49,6 @@ macro_rules! multiversion {
 }
 
 multiversion! {
-    /// `y += alpha x`.
     axpy(alpha: f64, x: &[f64], y: &mut [f64]) -> () = axpy_loop
 }
 
@@ -78,7 +77,6 @@ multiversion! {
 }
 
 multiversion! {
-    /// The product of `x` and `y`, in double precision.
     mixed_dot(x: &[f32], y: &[f64]) -> f64 = mixed_dot_loop
 }
 

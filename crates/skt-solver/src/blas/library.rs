@@ -25,7 +25,6 @@ pub struct BlasInfo {
     /// `OpenBLAS`, `oneMKL`, `BLIS`, `built-in BLAS`, or the file's name.
     pub library: String,
     pub path: Option<PathBuf>,
-    /// The library's text about its version and build.
     pub version: Option<String>,
     /// The kernel it picked for this processor, e.g. `SkylakeX`, `zen3`.
     pub kernel: Option<String>,
@@ -62,8 +61,7 @@ pub fn words(library: &str, version: Option<&str>, kernel: Option<&str>) -> Stri
     words
 }
 
-/// Describes the library whose `dgemm_` we call. Several may be loaded, as an MPI or a profiler may
-/// have its own.
+/// Describes the library whose `dgemm_` we call: an MPI or a profiler may have loaded its own.
 pub fn loaded() -> BlasInfo {
     if is_built_in() {
         return BlasInfo {
@@ -133,7 +131,6 @@ pub fn files(mapped: impl IntoIterator<Item = PathBuf>) -> BTreeSet<PathBuf> {
     mapped.into_iter().filter(is_part).chain(described).chain([called.clone()]).collect()
 }
 
-/// The files that are mapped into this process as code.
 pub fn mapped_files() -> BTreeSet<PathBuf> {
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let code = maps.lines().filter(|line| line.split(' ').nth(1).is_some_and(|p| p.contains('x')));

@@ -164,7 +164,6 @@ fn describes_itself(handle: *mut c_void) -> bool {
     KNOWN.iter().any(|(_, marker)| symbol_of(handle, marker).is_some())
 }
 
-/// The address of a function of the library with this handle, or of one that it needs.
 pub(super) fn symbol_of(handle: *mut c_void, name: &CStr) -> Option<*mut c_void> {
     // SAFETY: the name is NUL-terminated, and libraries stay loaded.
     let address = unsafe { libc::dlsym(handle, name.as_ptr()) };

@@ -7,9 +7,8 @@
 //! ```
 //!
 //! A few vectors of rows stay in registers for up to eight columns: `y`, or `l`, is read and
-//! written once, not once for each column. The largest element is kept as the bits of its
-//! magnitude, which are ordered like magnitudes, with infinity above all finite ones and NaN above
-//! infinity: one maximum finds the pivot, or that an element is not finite.
+//! written once, not once for each column. The largest element is kept as its `magnitude_bits`: one
+//! maximum finds the pivot, or that an element is not finite.
 //!
 //! Each element takes the same operations in the same order wherever the rows are cut.
 
@@ -135,8 +134,8 @@ impl Pass<'_> {
     }
 }
 
-/// For one instruction set: blocks of `$wide` vectors of rows, then of one vector, then single
-/// rows.
+/// The passes for one instruction set: blocks of `$wide` vectors of rows, then of one vector, then
+/// single rows.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! passes {
     ($module:ident, $arch:ident, $features:literal, $lanes:literal, $wide:literal, $vector:ty, $bits:ty,

@@ -405,7 +405,6 @@ mod tests {
             check_product::<f32>(n, width, seed)?;
         }
 
-        /// The bits are the same however the columns are cut.
         #[test]
         fn cuts_change_no_bit(n in 1..MAX_ROWS, width in 1..LDA, cut in 0..LDA, seed: u64) {
             check_cut::<f64>(n, width, cut, seed)?;

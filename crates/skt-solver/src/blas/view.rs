@@ -210,7 +210,6 @@ impl<'a, T: Pod> MatMut<'a, T> {
         MatMut { memory: PhantomData, ..*self }.into_ref()
     }
 
-    /// The matrix to read, for the whole time of the borrow.
     pub fn into_ref(self) -> MatRef<'a, T> {
         let Self { ptr, rows, cols, ld, layout, .. } = self;
         MatRef { ptr, rows, cols, ld, layout, memory: PhantomData }

@@ -33,7 +33,7 @@ impl Budget {
         })
     }
 
-    /// Half of the second level is for A, half of the third for B; the rest for what streams
+    /// Half of the second level is for A, half of the third for B; the rest is for what streams
     /// through.
     fn for_caches(second: Option<u64>, third: Option<u64>) -> Self {
         let second = second.unwrap_or(DEFAULT[0]).clamp(128 << 10, 4 << 20);

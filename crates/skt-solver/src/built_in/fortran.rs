@@ -44,7 +44,6 @@ unsafe fn assert_contiguous(step: Int) {
     assert_eq!(unsafe { *step }, 1, "built-in BLAS: vectors are contiguous");
 }
 
-/// A stored matrix of `rows` rows, or its transpose.
 unsafe fn stored<T: Copy>(
     first: *const T,
     rows: usize,

@@ -54,7 +54,6 @@ type Multiply<T> =
 type Solve<T> = unsafe fn(order: usize, is_unit: bool, t: *const T, x: *mut T);
 type Pack<T> = unsafe fn(from: Strided<T>, lines: usize, depth: usize, to: *mut T);
 
-/// As [`Kernel::multiply`], by plain loops.
 unsafe fn multiply_plainly<T: Number, const ROWS: usize, const COLUMNS: usize>(
     depth: usize,
     a: *const T,

@@ -84,7 +84,6 @@ impl<T: Tested> Matrix<T> {
         (0..self.rows).flat_map(move |i| (0..columns).map(move |j| (i, j)))
     }
 
-    /// Checks that nothing but the matrix has changed.
     fn assert_kept_outside(&self, before: &Self) {
         let mut outside = vec![true; self.data.len()];
         self.places().for_each(|(i, j)| outside[self.place(i, j)] = false);

@@ -33,9 +33,8 @@ impl Grid {
         Self::with_checksums(world, p, q, 0, pmap)
     }
 
-    /// Arranges `p x (q + checksums)` of the ranks of `world` as a grid. The last `checksums`
-    /// process columns own no panel; `row` has all `q + checksums` ranks. Collective over `world`;
-    /// the ranks that are left over get `None` and stay idle.
+    /// [`Self::new`] with `p x (q + checksums)` ranks. The last `checksums` process columns own no
+    /// panel; `row` has all `q + checksums` ranks.
     pub fn with_checksums(
         world: &Comm,
         p: usize,

@@ -11,9 +11,8 @@ use crate::team::Team;
 use crate::work;
 use skt_host::choice::Generator;
 
-/// A source of the entries of [A|b]: called with a global row, a global column and a slice, it
-/// fills the slice with the entries of that row from that column on. Any part can be generated on
-/// any rank, in any order.
+/// A source of the entries of [A|b]: fills the slice with entries of a global row, from a global
+/// column on. Any part can be generated on any rank, in any order.
 pub type Entries<'e> = &'e (dyn Fn(usize, usize, &mut [f64]) + Sync);
 
 pub fn entries(n: usize, generator: Generator) -> impl Fn(usize, usize, &mut [f64]) + Sync {

@@ -3,9 +3,8 @@
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Fills `values` with `A(i, j), A(i, j+1), ...` of a matrix of order `n`, uniform in [-0.5, 0.5].
-/// The generator is seeded for each element with its index in column-major order, so that any part
-/// can be generated anywhere.
+/// `A(i, j), A(i, j+1), ...` of a matrix of order `n`, uniform in [-0.5, 0.5]. Seeded for each
+/// element with its index in column-major order, so that any part can be generated anywhere.
 pub(crate) fn fill_row(n: usize, i: usize, j: usize, values: &mut [f64]) {
     let first = (j as u64).wrapping_mul(n as u64).wrapping_add(i as u64);
     for (k, value) in (0u64..).zip(values) {

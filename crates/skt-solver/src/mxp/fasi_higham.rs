@@ -110,8 +110,8 @@ fn beta(n: usize, condition: f64) -> f64 {
     }
 }
 
-/// `base^exponent`: the library's may round differently elsewhere, and all ranks need the same
-/// beta.
+/// `base^exponent`. The library's function may round differently on another processor, and all
+/// ranks must find the same beta.
 fn power(base: f64, exponent: usize) -> f64 {
     let (mut power, mut square, mut rest) = (1.0, base, exponent);
     while rest > 0 {

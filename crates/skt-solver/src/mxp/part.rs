@@ -72,7 +72,6 @@ impl<'s> Part<'s> {
         self.col_count
     }
 
-    /// b, for the rows of this rank.
     pub(crate) fn right_hand_side(&self) -> Vec<f64> {
         let rows = 0..self.row_count;
         rows.map(|row| self.system.right_hand_side(self.rows.global(row, self.myrow))).collect()

@@ -21,8 +21,7 @@ impl Random {
         Self { diagonal, lanes, stride }
     }
 
-    /// Fills `values` with the entries of row `i` from column `first` on; `state` is the
-    /// generator's at the first of them.
+    /// Row `i` from column `first` on; `state` is the generator's at the first entry.
     #[inline(always)]
     pub(crate) fn fill(&self, i: usize, first: usize, state: u64, values: &mut [f64]) {
         let len = values.len();

@@ -77,8 +77,7 @@ impl System {
         Lcg::state(self.number(0, j))
     }
 
-    /// Fills `values` with the entries of row `i` from column `first` on; `state` is the
-    /// generator's at the first of them.
+    /// Row `i` from column `first` on; `state` is the generator's at the first entry.
     #[inline(always)]
     pub(crate) fn fill(&self, i: usize, first: usize, state: u64, values: &mut [f64]) {
         match &self.entries {

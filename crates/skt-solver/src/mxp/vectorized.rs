@@ -3,7 +3,6 @@
 //! The compiler fuses no multiplication with an addition unless asked to, so the bits are the same
 //! with every set.
 
-/// Loops to be compiled for each set.
 pub(crate) trait Loops {
     type Output;
 

@@ -106,7 +106,6 @@ impl PanelWork<'_> {
         is_mine.then(|| self.active(j))
     }
 
-    /// Global row of row `i` of W, for an active row.
     fn global_row(&self, i: usize) -> usize {
         let local = self.place.top + i - first_own_row(self.jb());
         self.place.rows.global(local, self.place.myrow)

@@ -21,7 +21,6 @@ const HEAD: usize = 4;
 const MAGNITUDE: usize = 0;
 const GLOBAL_ROW: usize = 1;
 const PROC_ROW: usize = 2;
-/// Whether the current row is in the message.
 const HAS_CURRENT: usize = 3;
 
 /// Buffers for two candidates, each of `HEAD + 2 jb` doubles: head, pivot row, current row.

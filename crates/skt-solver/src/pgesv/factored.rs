@@ -22,7 +22,6 @@ use crate::team::Team;
 /// |`f64`|partial pivoting (`pivoted`)|dropped|HPL|
 /// |`f32`|none (`unpivoted`)|kept below the diagonal|HPL-MxP|
 pub trait Factored: Element {
-    /// Whether L2 is written into the matrix.
     const KEEPS_L: bool;
 
     type Space;

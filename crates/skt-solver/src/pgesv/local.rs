@@ -22,7 +22,6 @@ pub struct LocalShape<T = f64> {
     pub cols: usize,
     /// Numbers from one row to the next, the same on all ranks; whole cache lines.
     pub lda: usize,
-    /// Rows of the rank with the most rows.
     pub max_rows: usize,
     pub(crate) numbers: PhantomData<T>,
 }
@@ -64,7 +63,6 @@ impl<T: Element> LocalShape<T> {
     }
 }
 
-/// One rank's part of the system, and the processes and threads that solve it.
 pub struct Local<'m, T = f64> {
     pub grid: &'m Grid,
     pub team: &'m Team,
@@ -118,8 +116,8 @@ impl<T: Element> Local<'_, T> {
         BackgroundWork { background, stretch, helper_cpu: self.team.helper_cpu() }
     }
 
-    /// With P = 1, before calls that communicate only within the process column: releases the
-    /// token.
+    /// Releases the token with P = 1, before calls that communicate only within the process column:
+    /// this rank is all of it.
     pub(super) fn release_if_alone(&self, token: &mut Token) {
         if self.grid.p == 1 {
             token.release();

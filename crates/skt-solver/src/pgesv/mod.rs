@@ -170,7 +170,7 @@ pub struct Workspace<T: Factored = f64> {
     rates: Rates,
 }
 
-/// Collective in the process column.
+/// The fewest threads of any rank in this process column. Collective in the column.
 fn min_threads(grid: &Grid, team: &Team) -> Result<usize, CommError> {
     let mut least = [team.threads() as u64];
     collect::all_reduce(&grid.col, &mut least, u64::min)?;

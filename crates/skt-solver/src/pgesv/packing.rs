@@ -28,7 +28,6 @@ impl<T: Element> Packing<T> {
         Ok(Self { memory: Some((products, room)) })
     }
 
-    /// U as products read it, packed by the team if they read it so.
     pub(crate) fn pack<'a>(&'a mut self, team: &Team, u: MatRef<'a, T>) -> ProductU<'a, T> {
         let Some((products, room)) = &mut self.memory else { return ProductU::Solved(u) };
         let (rows, cols) = (u.rows(), u.cols());

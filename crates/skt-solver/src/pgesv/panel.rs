@@ -7,9 +7,9 @@
 //!
 //! The head and the pivots are doubles, whichever numbers the matrix has.
 //!
-//! Each part is stored as the update reads it: the triangular solve runs down
-//! columns of L1, the product along rows of L2. The owner factors the panel column by column in the
-//! work space W, and `look_ahead` then writes L1 and L2 into the message.
+//! Each part is stored as the update reads it: the triangular solve runs down columns of L1, the
+//! product along rows of L2. With pivots, the owner factors the panel column by column in the work
+//! space W, and then writes L1 and L2 into the message (`pivoted`).
 
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
@@ -139,7 +139,6 @@ impl<T: Element> Layout<T> {
         )
     }
 
-    /// This rank's rows of L below the diagonal block.
     pub(crate) fn l2<'a>(&self, data: &'a [f64]) -> MatRef<'a, T> {
         MatRef::row_major(
             T::from_doubles(&data[self.l2_start()..]),
@@ -178,7 +177,6 @@ pub(crate) fn mark_broken(head: &mut [f64], column: usize, pivot: f64) {
     head[BROKE_PIVOT] = pivot;
 }
 
-/// Marks a message as that of the sound panel that begins at column `j`.
 pub(crate) fn mark_sound(head: &mut [f64], j: usize) {
     head[BROKE] = 0.0;
     head[FIRST_COLUMN] = j as f64;

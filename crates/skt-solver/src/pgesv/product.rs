@@ -319,8 +319,8 @@ impl ProductClock {
         Self { start, phases_seconds: phases.sum() }
     }
 
-    /// Adds to the phase the time since the start in no other phase: the product and the wait for
-    /// it.
+    /// Adds to the product's phase the time since the start that is in no other phase: the product,
+    /// and the wait for its end.
     pub(crate) fn stop(self, end: Instant, phases: &mut Phases) {
         let other_seconds = phases.sum() - self.phases_seconds;
         phases.update += (end - self.start).as_secs_f64() - other_seconds;

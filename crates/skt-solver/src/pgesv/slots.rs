@@ -31,14 +31,13 @@ const PAGE_DOUBLES: usize = 512;
 pub(crate) enum PanelBuffers {
     /// Free buffers of this rank, which messages fill.
     Messages(VecDeque<PageBuf>),
-    /// Slots in the owners' memory.
     Shared(SharedPanels),
 }
 
 impl PanelBuffers {
-    /// For `count` panels of `nb` columns and up to `doubles` doubles at a time, shared if `share`
-    /// asks for it and all ranks of the process row are on one node. Collective over the process
-    /// row.
+    /// Memory for `count` panels of `nb` columns and up to `doubles` doubles at a time, shared if
+    /// `share` asks for it and all ranks of the process row are on one node. Collective over the
+    /// process row.
     pub(crate) fn new(
         grid: &Grid,
         nb: usize,
@@ -90,8 +89,8 @@ impl PanelBuffers {
     }
 }
 
-/// The slots of a process row as one rank takes and returns them: each panel gets one once, in
-/// order.
+/// The panels of a process row that have a slot, as one rank takes and returns them. Each panel
+/// gets a slot once, in order.
 pub(crate) struct SharedPanels {
     slots: Arc<Slots>,
     taken: Range<usize>,

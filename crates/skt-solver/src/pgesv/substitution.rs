@@ -31,7 +31,6 @@ use skt_comm::{Comm, Result, Tag, collect};
 const TAG_SHARE: Tag = 0x130;
 const TAG_DIAGONAL: Tag = 0x132;
 
-/// A triangle of a distributed matrix.
 pub(super) struct Substitution<'a, T> {
     pub grid: &'a Grid,
     pub team: &'a Team,
@@ -103,7 +102,7 @@ impl<T: Element> Substitution<'_, T> {
         }
     }
 
-    /// The number of steps if there is none.
+    /// The next step after `step` of the same process column; the number of steps if there is none.
     fn next_own_step(&self, cols: &ColumnMap, step: usize) -> usize {
         let (k, blocks) = (self.block(step), self.n.div_ceil(self.nb));
         let next = match self.triangle {
@@ -176,7 +175,6 @@ impl<T: Element> Diagonal<T> {
         self.rows = rows;
     }
 
-    /// Gathers the block of which this rank has the rows `own`.
     fn gather(&mut self, col: &Comm, own: MatRef<T>) -> Result<()> {
         let jb = self.rows.len();
         for (i, row) in self.packed.chunks_exact_mut(jb).take(own.rows()).enumerate() {

@@ -94,8 +94,8 @@ impl Widths {
     }
 }
 
-/// Doubles for an exchange by messages on `cols` local columns, halved or not; at most
-/// `usize::MAX`.
+/// Doubles of work space for an exchange by messages on `cols` local columns, with halves or
+/// without; at most `usize::MAX`.
 pub(super) fn work_doubles<T: Element>(params: &Params, cols: usize) -> usize {
     let nb = params.widest_panel();
     let [cut, whole] = [Widths::new(params, cols), Widths::whole(cols)];

@@ -17,8 +17,8 @@ impl<T: Factored> LocalShape<T> {
         messages.saturating_add(space).saturating_add(self.exchange_doubles(params, rows, myrow))
     }
 
-    /// Doubles for products of rounded operands, besides [`Self::work_doubles`]; at most
-    /// `usize::MAX`.
+    /// Doubles of work space for products of rounded operands, besides [`Self::work_doubles`]; at
+    /// most `usize::MAX`.
     pub fn packing_doubles(&self, params: &Params) -> usize {
         let nb = params.widest_panel();
         packing::doubles(nb, self.cols).saturating_add(packing::doubles(nb, nb))

@@ -28,7 +28,6 @@ pub(crate) struct DirectExchange {
     sends: Vec<Box<dyn SendRequest>>,
     /// For each rank in order: its rows of U, and its displaced rows that come to this rank.
     coming: Vec<Incoming>,
-    /// The unused end of the buffer.
     rest: PageBuf,
 }
 
@@ -90,7 +89,6 @@ impl DirectExchange {
         Ok(exchange)
     }
 
-    /// Starts to send rank `rank` the rows of this rank that it needs.
     fn send(&mut self, col: &Comm, rank: usize) -> Result<()> {
         let leaving = self.plan.leaving(self.plan.me);
         let first = leaving.partition_point(|row| row.taker < rank);

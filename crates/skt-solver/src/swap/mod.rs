@@ -64,8 +64,8 @@ struct Displaced {
 }
 
 impl Plan {
-    /// Of a panel at global row `j` with pivots `ipiv` (global rows, as doubles), for process row
-    /// `me`.
+    /// The plan of a panel that begins at global row `j`, with pivots `ipiv`
+    /// (global rows, as doubles), for process row `me`.
     pub(crate) fn new(j: usize, ipiv: &[f64], rows: Cyclic, me: usize) -> Self {
         let moves = Moves::from_pivots(j, ipiv);
         let mut plan = Self { me, ..Self::default() };
@@ -107,7 +107,6 @@ impl Plan {
         (first, &leaving[first..end])
     }
 
-    /// Local rows of this rank's contribution.
     fn contribution(&self) -> impl Iterator<Item = usize> {
         self.mine.iter().copied().chain(self.leaving(self.me).iter().map(|row| row.from))
     }
@@ -215,17 +214,6 @@ impl RowBuffers {
 /// Exchanges rows of the columns `a` along the process column, by messages. All rows of U arrive on
 /// every rank, to be solved for there. The rows of the diagonal block in `a` stay stale: U is
 /// written there once it is solved. Collective over the process column.
-///
-/// With NB rows of U, D displaced rows that change ranks (at most NB) and LocQ columns, it takes
-/// about
-///
-/// ```text
-/// binary exchange   log2(P) latency + (1 - 1/P) (NB + D) LocQ / bandwidth,    P a power of two
-/// spread-roll       P latency       + ((1 - 1/P) NB + D/P) LocQ / bandwidth
-/// mix               binary exchange where P = 2 or LocQ is at most `threshold`, else spread-roll
-/// ```
-///
-/// on links of `bandwidth` elements a second in each direction.
 pub(crate) fn exchange<'r, T: Element>(
     col: &Comm,
     plan: &Plan,

@@ -10,7 +10,6 @@
 use super::sync::{AtomicUsize, Condvar, Mutex, Ordering, SPINS, pause};
 
 pub(crate) struct Gate<J> {
-    /// Number of jobs posted.
     generation: AtomicUsize,
     job: Mutex<Option<J>>,
     posted: Condvar,

@@ -103,7 +103,6 @@ impl Cycle {
     }
 }
 
-/// `u += factor v`
 fn add(u: &mut [f64], factor: f64, v: &[f64]) {
     u.iter_mut().zip(v).for_each(|(u, v)| *u += factor * v);
 }

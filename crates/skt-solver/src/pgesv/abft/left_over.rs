@@ -57,7 +57,7 @@ pub(super) fn eliminate(
     Ok(())
 }
 
-/// Clears the columns of panel `k` below the diagonal, which store other data: nothing is left
+/// Clears the columns of panel `k` below the diagonal, which store other data and have nothing left
 /// over.
 fn clear_below_diagonal(local: &Local, k: usize) {
     let (Layout { j, jb, top, .. }, cols) = (local.layout(k), local.columns_of(k..k + 1));

@@ -650,7 +650,6 @@ pub(super) struct Recorded<'j> {
 }
 
 impl Recorded<'_> {
-    /// The numbers of the parts that these rows consist of.
     fn numbers(&self, rows: &Range<usize>) -> Range<usize> {
         let mut parts = self.journal.parts(self.is_next);
         let of = |part: usize| self.journal.part(part).0;

@@ -128,7 +128,6 @@ struct Passing {
     coming: VecDeque<Box<dyn RecvRequest>>,
 }
 
-/// Removes the rows of a message from the front of `rows`.
 fn split_off(rows: &mut Range<usize>, max_rows: usize) -> Range<usize> {
     let part = rows.start..rows.end.min(rows.start + max_rows);
     rows.start = part.end;
@@ -262,7 +261,6 @@ impl<'r, 'm> Relay<'r, 'm> {
         self.pass(true)
     }
 
-    /// Waits until all sums have passed and all messages are sent.
     pub(crate) fn wait_all(&mut self) -> Result<(), SolveError> {
         self.complete()?;
         Ok(self.messages.wait_all()?)

@@ -270,9 +270,8 @@ impl System<'_> {
     }
 }
 
-/// Doubles that a rank needs besides the memory that outlives its process, once checksums have
-/// replaced a process column: the messages of sums and, where P > 1, the exchanged rows and U; at
-/// most `usize::MAX`.
+/// Doubles besides the memory that outlives the process, once checksums have replaced a process
+/// column: messages of sums and, where P > 1, exchanged rows and U; at most `usize::MAX`.
 pub fn work_doubles_after_replacement(
     params: &Params,
     rows: Cyclic,

@@ -121,7 +121,7 @@ impl<'p> Step<'p> {
         Ok(())
     }
 
-    /// Takes the product back from all parts that have some of it, last columns first, on all
+    /// Takes the product back from all parts that have some of it, the last columns first, on all
     /// threads.
     fn undo(
         &self,
@@ -250,8 +250,8 @@ impl Recomputation {
         if can_be_alike { anywhere } else { of(&is_lost_here, false) }
     }
 
-    /// The finished panels of the last group, of `q`, before panel `cut` that all process rows
-    /// decode.
+    /// The finished panels of the last group, of Q = `q` panels, before panel `cut` that all
+    /// process rows decode.
     fn panels_finished(&self, cut: usize, q: usize) -> Vec<usize> {
         let of_group = self.columns.iter().map(|&col| first_of_last_group(cut, q) + col);
         of_group.filter(|&panel| self.is_alike && panel < cut).collect()

@@ -28,8 +28,8 @@ pub(super) struct MemoryReport {
     pub confirmed: u64,
     pub state: MemoryState,
     pub start: u64,
-    /// Whether sums must still pass this rank before it may leave the panel whose rows it
-    /// exchanged.
+    /// Whether checksum sums must still pass this rank before it may leave the panel whose rows it
+    /// has exchanged.
     pub is_summing: bool,
     pub is_torn: bool,
     pub is_wrong: bool,
@@ -37,8 +37,7 @@ pub(super) struct MemoryReport {
     pub decoded: Decoded,
 }
 
-/// A [`MemoryReport`] as ranks send it to each other, with the number of the start. Only the number
-/// that rank 0 sends counts.
+/// A [`MemoryReport`] as it is sent, with the number of the start, of which only rank 0's counts.
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, Zeroable)]
 pub(super) struct ReportWords {
@@ -110,7 +109,6 @@ pub(super) enum Action {
     /// The rank takes back the parts of the product after the cut, and the row exchange.
     Undo,
     PutBack,
-    /// The rank's memory is rebuilt from those of its process row.
     Rebuild,
 }
 
@@ -143,7 +141,6 @@ pub enum AbftRefusal {
         /// The rank of the grid.
         rank: usize,
     },
-    /// The checksums have contradicted the matrix.
     Wrong {
         /// The rank of the grid that reports it.
         rank: usize,
@@ -256,8 +253,7 @@ pub(super) fn decoded(reports: &[MemoryReport]) -> Vec<Decoded> {
     of_rows
 }
 
-/// Decides what the ranks do. They report in the order of their numbers; each process row has
-/// `checksums` checksums.
+/// Reports are in the order of the ranks; each process row has `checksums` checksums.
 pub(super) fn decide(reports: &[MemoryReport], checksums: usize) -> Result<Decision, AbftRefusal> {
     if let Some(rank) = reports.iter().position(|report| report.is_foreign) {
         return Err(AbftRefusal::Foreign { rank });

@@ -65,10 +65,8 @@ pub struct System<'s> {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Solution {
     pub x: Vec<f64>,
-    /// The panel that the factorization resumed from, if it did not begin at the start.
     pub resumed: Option<usize>,
     pub rebuilt: Vec<usize>,
-    /// The process column that the checksums have replaced, if any.
     pub replaced: Option<usize>,
     /// The process rows with data that was decoded and could not be checked.
     pub unverified: Vec<Unverified>,

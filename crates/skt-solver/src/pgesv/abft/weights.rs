@@ -235,8 +235,8 @@ impl Weights {
         (terms.collect(), decoding.divisor)
     }
 
-    /// How a wrong number in process column `col` (Q + s: checksum s) shows in the deltas, up to a
-    /// factor.
+    /// The differences between checksums and sums that a wrong number in process column `col` (Q +
+    /// s for checksum s) causes, up to a factor.
     pub(super) fn direction(&self, col: usize) -> Vec<f64> {
         let of = |s: usize| match col.checked_sub(self.columns()) {
             None => self.checksum(s)[col],

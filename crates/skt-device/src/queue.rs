@@ -52,8 +52,8 @@ pub(crate) trait Queue: Send {
     /// Restores what was current before `enter`.
     fn leave(&mut self);
 
-    /// Waits for all that was enqueued before, by anyone; returns its failure, if the library
-    /// reports it.
+    /// Waits for all that was enqueued before, by anyone. Returns the failure of any of that, if
+    /// the library reports it.
     fn synchronize(&mut self) -> Result<(), DeviceError>;
 
     /// Enqueues a copy, of which a `wait` for `event` waits for the end.

@@ -1,5 +1,3 @@
-//! Whether memory of the program is memory of this process.
-
 use nix::errno::Errno;
 use nix::libc;
 use skt_comm::pages::system_page_bytes;

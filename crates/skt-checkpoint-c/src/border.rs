@@ -12,27 +12,22 @@ use crate::code::{Code, Result, Stop};
 use crate::raw;
 use crate::session::Session;
 
-/// The state of the run in this process.
 pub(crate) enum RunState {
     None,
     Open(Box<Session>),
-    /// The run can no longer be used in this process.
     Over(Stop),
 }
 
 static STATE: Mutex<RunState> = Mutex::new(RunState::None);
 
 thread_local! {
-    /// The message of this thread's last call.
     static MESSAGE: RefCell<CString> = RefCell::default();
-    /// Whether this thread is in a call, whose return code reports a panic.
+    /// In a call, whose return code reports a panic.
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
-    /// Where the last panic of this thread was.
     static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Keeps panics within a call off standard error. Others, which this library does not catch, are
-/// reported as before.
+/// Within a call. Others, which this library does not catch, are reported as before.
 fn keep_panics_quiet() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -47,7 +42,6 @@ fn keep_panics_quiet() {
     });
 }
 
-/// Runs a call on the state of the process, and returns its code.
 pub(crate) fn call(body: impl FnOnce(&mut RunState) -> Result<Code>) -> c_int {
     keep_panics_quiet();
     IS_INSIDE.set(true);
@@ -62,7 +56,6 @@ pub(crate) fn call(body: impl FnOnce(&mut RunState) -> Result<Code>) -> c_int {
     code as c_int
 }
 
-/// Runs a call that needs neither MPI nor a run, and returns its code.
 pub(crate) fn local(body: impl FnOnce() -> Result<()>) -> c_int {
     let (code, text) = match body() {
         Ok(()) => (Code::Success, String::new()),
@@ -100,8 +93,7 @@ fn on_state(body: impl FnOnce(&mut RunState) -> Result<Code>) -> Code {
     }
 }
 
-/// Runs the body unless the run is over; a panic in it ends the run and is reported to the other
-/// ranks.
+/// Unless the run is over; a panic ends the run and is reported to the other ranks.
 fn guarded(state: &mut RunState, body: impl FnOnce(&mut RunState) -> Result<Code>) -> Result<Code> {
     if let RunState::Over(stop) = state {
         return Err(stop.clone());
@@ -121,21 +113,19 @@ fn bug() -> Stop {
     Stop::over(Code::Internal, format!("a bug of this library: {at}"))
 }
 
-/// A text for C, without zeros within.
+/// Without zeros within.
 pub(crate) fn c_text(text: &str) -> CString {
     let text: Vec<u8> = text.bytes().filter(|&byte| byte != 0).collect();
     CString::new(text).expect("no zero is left")
 }
 
-/// Sets the message of this thread. A thread that is ending, as in a function of `atexit`, has no
-/// message any more: its calls only return codes.
+/// A thread that ends, as in a function of `atexit`, has no message any more, only return codes.
 pub(crate) fn set_message(text: &str) {
     // Some texts are of the program's callbacks, of drivers or of files, and it prints them.
     let text = c_text(&printable(text));
     let _ = MESSAGE.try_with(|message| *message.borrow_mut() = text);
 }
 
-/// The message of this thread, which its next call changes.
 pub(crate) fn message() -> *const c_char {
     // A thread that ends has no message any more.
     MESSAGE.try_with(|message| message.borrow().as_ptr()).unwrap_or(c"".as_ptr())

@@ -28,35 +28,31 @@ use skt_host::wait_clock::WaitClock;
 use crate::code::{Call, Code, Result, Stop, late, lost};
 use crate::raw;
 
-/// Messages of a rank that has failed.
 const TAG_FAILED: Tag = 1;
-/// Messages of the first rank in an agreement with something wrong.
+/// Of the first rank in an agreement with something wrong.
 const TAG_STOP: Tag = 2;
-/// Bytes of a message, few enough that every MPI sends it eagerly.
+/// Few enough that every MPI sends a message eagerly.
 const MESSAGE_BYTES: usize = 512;
-/// The most bytes of a text in a message, after its code and whether the run is over.
+/// Of a text in a message, after its code and whether the run is over.
 const TEXT_BYTES: usize = MESSAGE_BYTES - 8;
 /// A rank is late after this many times the longest wait so far.
 const LATE: u32 = 10;
 
-/// What ranks find the maxima of.
 type Words = [u64; 4];
 
-/// The words of a rank: the first is larger the lower a rank is with which something `is_wrong`,
-/// and else whether something `is_so`; the next two show the largest and the smallest number of a
-/// call, each with the lowest rank that has made it; the last is how long it has ever `waited`.
+/// The first is larger the lower a rank is with which something `is_wrong`, and else whether
+/// something `is_so`; the next two show the largest and the smallest number of a call, each with
+/// the lowest rank that has made it; the last is how long the rank has ever `waited`.
 fn words(rank: usize, call: Call, is_wrong: bool, is_so: bool, waited: Duration) -> Words {
     let (rank, call) = (u64::from(u32::MAX - rank as u32), u64::from(call as u8));
     let state = if is_wrong { rank << 1 } else { u64::from(is_so) };
     [state, call << 32 | rank, (0xff - call) << 32 | rank, waited.as_millis() as u64]
 }
 
-/// The first rank with which something is wrong, by the maxima over all ranks.
 fn first_wrong([state, ..]: Words) -> Option<usize> {
     (state > 1).then(|| (u32::MAX - (state >> 1) as u32) as usize)
 }
 
-/// The error if the ranks are in different calls, by the maxima over all ranks.
 fn different_calls([_, largest, smallest, _]: Words) -> Option<Stop> {
     let calls = [(largest >> 32) as u8, 0xff - (smallest >> 32) as u8];
     let ranks = [largest, smallest].map(|word| u32::MAX - word as u32);
@@ -70,12 +66,11 @@ fn different_calls([_, largest, smallest, _]: Words) -> Option<Stop> {
     Some(Stop::new(Code::Order, text))
 }
 
-/// Whether nothing is wrong and all ranks are in one call, by the maxima over all ranks.
 fn is_right(all: Words) -> bool {
     first_wrong(all).is_none() && different_calls(all).is_none()
 }
 
-/// A message: the code, whether the run is over, and the text, cut between two characters.
+/// The code, whether the run is over, and the text, cut between two characters.
 fn encode(stop: &Stop) -> [u8; MESSAGE_BYTES] {
     let mut bytes = [0; MESSAGE_BYTES];
     bytes[..4].copy_from_slice(&(stop.code as i32).to_le_bytes());
@@ -95,12 +90,11 @@ fn decode(bytes: &[u8; MESSAGE_BYTES]) -> Option<Stop> {
     Some(Stop { code: Code::from_number(i32::from_le_bytes(*code))?, text, is_over: rest[0] != 0 })
 }
 
-/// The ranks of a job, as they notify each other of their calls.
 pub(crate) struct Control {
     comm: MpiComm,
     /// The least limit of a barrier.
     timeout: Duration,
-    /// The longest wait of any rank in an agreement, as far as all ranks know, and of this rank.
+    /// In an agreement: of any rank, as far as all ranks know, and of this rank.
     longest: Cell<Duration>,
     own_longest: Cell<Duration>,
     /// Messages that MPI has not taken yet; those left at the end keep their memory.
@@ -108,7 +102,6 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// The ranks of `comm`, which serves nothing else.
     pub(crate) fn new(comm: MpiComm, timeout_seconds: f64) -> Self {
         let timeout = Duration::from_secs_f64(timeout_seconds);
         let (longest, own_longest, sent) = Default::default();
@@ -123,10 +116,8 @@ impl Control {
     /// `is_so` on any rank. Collective, unless a rank makes a mistake. While this rank waits, it
     /// calls `while_waiting` repeatedly.
     ///
-    /// # Errors
-    /// The first rank with something wrong, in words that name it, on all ranks; a rank that does
-    /// not come in time; ranks in different calls; the error of a rank's `while_waiting`, on all
-    /// ranks.
+    /// Errors: the first rank with something wrong, by its name, on all ranks; a rank that does not
+    /// come in time; ranks in different calls; that of a rank's `while_waiting`, on all ranks.
     pub(crate) fn agree(
         &self,
         call: Call,
@@ -172,19 +163,16 @@ impl Control {
         agreed
     }
 
-    /// Returns when all ranks have done a step of this call, on which they have agreed, and none
-    /// has failed. Collective. The wait has no limit.
-    ///
-    /// # Errors
-    /// The first rank that has failed, in words that name it, on all ranks.
+    /// Returns when all ranks have done a step of this call, on which they have agreed; or the
+    /// first rank that has failed, by its name. Collective. The wait has no limit.
     pub(crate) fn conclude(&self, call: Call, wrong: Option<&Stop>) -> Result<()> {
         let words = words(self.comm.rank(), call, wrong.is_some(), false, Duration::ZERO);
         let all = self.meet(words, &mut || Ok(()))?;
         self.settle(all, wrong, &mut || Ok(())).map(drop)
     }
 
-    /// Whether something is so on any rank, by the maxima that `all` ranks have found; or what is
-    /// wrong. The first rank with which something is wrong sends that to the others.
+    /// Whether something is so on any rank, by the maxima over `all` ranks; or what is wrong, which
+    /// the first such rank sends to the others.
     fn settle(
         &self,
         all: Words,
@@ -209,7 +197,6 @@ impl Control {
         }
     }
 
-    /// Returns the maxima of the words of all ranks, when all have come.
     fn meet(&self, words: Words, while_waiting: &mut dyn FnMut() -> Result<()>) -> Result<Words> {
         let mut maxima = self.comm.maxima(words).map_err(|why| lost(&why))?;
         let mut spins = 0;
@@ -221,7 +208,7 @@ impl Control {
         }
     }
 
-    /// Waits a moment, the `spins`th time, unless a rank has failed.
+    /// A moment, the `spins`th time, unless a rank has failed.
     fn wait_once(
         &self,
         spins: &mut u32,
@@ -241,7 +228,7 @@ impl Control {
         (0..self.comm.size()).filter(move |&rank| rank != me)
     }
 
-    /// Sends without waiting for the receiver, which may never come.
+    /// Does not wait for the receiver, which may never come.
     fn send(&self, stop: &Stop, rank: usize, tag: Tag) -> Result<()> {
         let doubles = MESSAGE_BYTES / size_of::<f64>();
         let mut buffer = PageBuf::for_messages(doubles).map_err(|why| lost(&why))?;
@@ -264,7 +251,6 @@ impl Control {
         decode(&bytes).ok_or_else(garbled)
     }
 
-    /// Notifies all other ranks that this one has failed.
     pub(crate) fn notify_failure(&self, stop: &Stop) {
         self.notify(self.others(), stop);
     }
@@ -277,7 +263,7 @@ impl Control {
         }
     }
 
-    /// The failure that another rank has reported, if any.
+    /// What another rank has reported.
     pub(crate) fn failed(&self) -> Result<Option<Stop>> {
         match self.comm.probe_any(TAG_FAILED).map_err(|why| lost(&why))? {
             Some(rank) => self.take(rank, TAG_FAILED).map(Some),
@@ -293,8 +279,7 @@ impl Drop for Control {
     }
 }
 
-/// Drops the messages that MPI has taken. A failure is reported by the call that waits for the
-/// answer.
+/// Drops what MPI has taken. A failure is reported by the call that waits for the answer.
 fn keep_pending(sent: &mut Vec<Box<dyn SendRequest>>) {
     sent.retain_mut(|sent| matches!(sent.test(), Ok(false)));
 }
@@ -323,7 +308,7 @@ mod tests {
         assert_eq!(decode(&[0x55; MESSAGE_BYTES]), None);
     }
 
-    /// Where the ranks of the test below write the messages that they get.
+    /// The ranks of the test below write the messages that they get here.
     const FOLDER: &str = "SKT_TEST_CONTROL_FOLDER";
     const RANKS: usize = 3;
 

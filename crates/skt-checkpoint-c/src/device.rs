@@ -14,10 +14,8 @@ use crate::border::c_text;
 use crate::code::{Code, Result, Stop};
 use crate::mover::SktMover;
 
-/// What a callback returns when it fails.
 const FAILED: c_int = -1;
 
-/// The libraries of devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Cuda,
@@ -26,7 +24,6 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The call of `skt.h`.
     pub(crate) fn call(self) -> &'static str {
         match self {
             Self::Cuda => "skt_mover_cuda",
@@ -36,19 +33,17 @@ impl Kind {
     }
 }
 
-/// The copies in a stream or a queue of the program.
 struct Copies {
     kind: Kind,
-    /// The address of the stream or the queue.
     queue: usize,
     copier: Copier,
     error: CString,
 }
 
-/// The copies of this process, by the number that is the context of their movers.
+/// By the number that is the context of the copies' movers.
 struct Registry {
     copies: BTreeMap<usize, Copies>,
-    /// The number of the next mover; none is used twice.
+    /// Of the next mover; none is used twice.
     next: usize,
     /// The library's memory for the regions, while a run is open.
     pinnable: Option<Range<usize>>,
@@ -61,8 +56,8 @@ fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A mover for memory of the device that a stream or a queue belongs to; the same one for each call
-/// with this queue up to [`close`].
+/// For memory of the device that the queue belongs to; the same mover for each call with this queue
+/// up to [`close`].
 ///
 /// # Safety
 /// `queue` is a stream or a queue of this kind, which lives until [`close`].
@@ -129,7 +124,7 @@ pub(crate) fn close() {
     registry.copies.clear();
 }
 
-/// Copies by the mover with the number `context`, and keeps what fails.
+/// By the mover with the number `context`; keeps what fails.
 fn copy(
     context: *mut c_void,
     act: impl FnOnce(&mut Copier) -> std::result::Result<(), DeviceError>,
@@ -179,7 +174,7 @@ unsafe extern "C" fn from_host(
     })
 }
 
-/// The error of the mover's last copy. It is read before the next one.
+/// Of the mover's last copy; read before the next one.
 unsafe extern "C" fn error(context: *mut c_void, _: c_int) -> *const c_char {
     const GONE: &CStr = c"the mover is of a run that has ended: ask for a new one after skt_init";
     let registry = registry();

@@ -1,5 +1,4 @@
-//! The default of the option `application`: what program this is, so that no other one continues
-//! its data.
+//! The default of the option `application`, so that no other program continues its data.
 //!
 //! The ranks of a job may have programs and arguments of their own, and all of them count. A file
 //! that all ranks share is read by rank 0 alone: thousands of nodes would otherwise read it at
@@ -22,12 +21,11 @@ use twox_hash::XxHash3_64;
 
 use crate::code::{Code, Result, Stop};
 
-/// The running program's file, which stays readable when another has taken its path.
+/// Stays readable when another file has taken its path.
 const FILE: &str = "/proc/self/exe";
-/// Bytes of the file that are hashed at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// The number of runs of each name that this process has ended.
+/// By run name, how many this process has ended.
 static ENDED: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
 
 pub(crate) fn note_ended(run_id: &str) {
@@ -35,7 +33,6 @@ pub(crate) fn note_ended(run_id: &str) {
     *ended.entry(run_id.to_owned()).or_default() += 1;
 }
 
-/// What a process runs, without the contents of its file.
 struct Program {
     /// The last part of the name by which it was called.
     name: Vec<u8>,
@@ -87,7 +84,7 @@ fn hash_of(file: &Path) -> io::Result<u64> {
     }
 }
 
-/// A text that has room in a record, with a hash of the `exact` bytes unless it shows all of them.
+/// Has room in a record; with a hash of the `exact` bytes unless it shows all of them.
 fn shortened(text: &str, exact: &[u8]) -> String {
     let shown = shown_message(text);
     if shown == text && !text.contains(char::REPLACEMENT_CHARACTER) {
@@ -96,11 +93,8 @@ fn shortened(text: &str, exact: &[u8]) -> String {
     format!("{shown} (hash {:016x})", XxHash3_64::oneshot(exact))
 }
 
-/// The default of the option `application`: a description of the program in run `run_id` as a JSON
-/// object, the same on all ranks. Collective.
-///
-/// # Errors
-/// A rank is lost; within, a rank cannot read what it runs.
+/// Describes the program in run `run_id` as a JSON object, the same on all ranks; the inner error
+/// is that of a rank that cannot read what it runs. Collective.
 pub(crate) fn agree(comm: &Comm, run_id: &str) -> skt_comm::Result<Result<String>> {
     let here = Program::read();
     let mut failure = here.as_ref().err().map(io::Error::to_string);
@@ -155,7 +149,7 @@ pub(crate) fn agree(comm: &Comm, run_id: &str) -> skt_comm::Result<Result<String
     Ok(Ok(String::from_utf8(text).expect("JSON")))
 }
 
-/// Describes the program of rank 0, and those of the `others`.
+/// Of rank 0 and of the `others`.
 fn description(here: &Program, contents: u64, others: &str, run_id: &str) -> String {
     let folder = std::env::current_dir().unwrap_or_default();
     let folder = shortened(&folder.to_string_lossy(), folder.as_os_str().as_bytes());

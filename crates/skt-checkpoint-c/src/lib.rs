@@ -1,21 +1,6 @@
 //! The checkpoints of `skt-checkpoint` for C and Fortran: what `include/skt.h` and
 //! `fortran/skt.f90` declare. docs/c-interface.md explains the calls.
 //!
-//! | module | what |
-//! |---|---|
-//! | [`code`] | the codes of errors, with their texts |
-//! | `access` | whether memory of the program is memory of this process |
-//! | `border` | one call at a time; panics become codes |
-//! | `options` | options: a TOML text, and those of the environment |
-//! | `identity` | which program this is, unless an option names what its data depends on |
-//! | `control` | the ranks agree that all make a call, before it begins |
-//! | `session` | a run between `skt_init` and `skt_finalize` |
-//! | `mover` | callbacks that copy memory of a device |
-//! | `device` | the movers that come with the library |
-//! | `state` | what a checkpoint saves besides the regions |
-//! | `table` | where the regions lie in the protected memory |
-//! | `raw` | calls of MPI on the program's communicator |
-//!
 //! All calls have the contract of `skt.h`: a pointer is null or points to what it declares, to
 //! which there is no other reference during the call; texts end with a zero.
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -48,7 +33,7 @@ use options::{Options, bad};
 use session::{InitOutcome, Session};
 use skt_checkpoint::client::Due;
 
-/// The version of the library, with a zero at its end.
+/// With a zero at its end.
 const VERSION: &CStr =
     match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
         Ok(version) => version,
@@ -62,12 +47,11 @@ fn open<'a>(state: &'a mut RunState, name: &str) -> Result<&'a mut Session> {
     }
 }
 
-/// Makes the call `name` on the run that is open.
 fn on_run(name: &str, body: impl FnOnce(&mut Session) -> Result<()>) -> c_int {
     call(|state| body(open(state, name)?).map(|()| Code::Success))
 }
 
-/// Makes the call `name` on the run that is open, and writes its answer to `at`.
+/// The call writes its answer to `at`.
 ///
 /// # Safety
 /// `at` is null or points to a `T`, to which there is no other reference.
@@ -84,8 +68,6 @@ fn argument(text: String) -> Stop {
     Stop::new(Code::Argument, text)
 }
 
-/// A place to which a call writes its answer.
-///
 /// # Safety
 /// `at` is null or points to a `T`, to which there is no other reference.
 unsafe fn place<'a, T>(at: *mut T, name: &str) -> Result<&'a mut T> {
@@ -94,7 +76,7 @@ unsafe fn place<'a, T>(at: *mut T, name: &str) -> Result<&'a mut T> {
         .ok_or_else(|| argument(format!("{name}: the place for the answer is null")))
 }
 
-/// Checks that a region is not empty and that its size in bytes does not overflow.
+/// A region is not empty, and its size in bytes does not overflow.
 fn sizes(name: &str, id: c_int, count: usize, size: usize) -> Result<()> {
     let is_counted = count.checked_mul(size).is_some_and(|b| isize::try_from(b).is_ok());
     if count > 0 && size > 0 && is_counted {
@@ -104,7 +86,6 @@ fn sizes(name: &str, id: c_int, count: usize, size: usize) -> Result<()> {
     }
 }
 
-/// Checks the arguments of a call that protects memory of the program.
 fn legal_memory(
     name: &str,
     id: c_int,

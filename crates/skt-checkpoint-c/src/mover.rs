@@ -1,17 +1,15 @@
-//! Callbacks of the program that copy memory which the host does not access.
-
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use skt_checkpoint::mover::{MoveError, Mover};
 
 use crate::code::{Code, Result, Stop};
 
-/// `to_host` of `skt_mover`: context, host, memory, offset, bytes.
+/// Context, host, memory, offset, bytes.
 type ToHost = unsafe extern "C" fn(*mut c_void, *mut c_void, *const c_void, usize, usize) -> c_int;
-/// `from_host` of `skt_mover`: context, memory, host, offset, bytes.
+/// Context, memory, host, offset, bytes.
 type FromHost =
     unsafe extern "C" fn(*mut c_void, *mut c_void, *const c_void, usize, usize) -> c_int;
-/// `error` of `skt_mover`: context, code.
+/// Context, code.
 type Explain = unsafe extern "C" fn(*mut c_void, c_int) -> *const c_char;
 
 /// `skt_mover` of `skt.h`.
@@ -24,7 +22,6 @@ pub struct SktMover {
     pub context: *mut c_void,
 }
 
-/// The callbacks of a region.
 #[derive(Clone, Copy)]
 pub(crate) struct Callbacks {
     to_host: ToHost,
@@ -34,11 +31,9 @@ pub(crate) struct Callbacks {
 }
 
 impl Callbacks {
-    /// The callbacks that the program gives for region `id`.
-    ///
     /// # Safety
-    /// `mover` is null or points to a mover. Its callbacks copy within the memory of the region for
-    /// as long as it is protected, do not unwind, and make no call of this library.
+    /// `mover` is null or points to a mover. Its callbacks copy within the memory of region `id`
+    /// for as long as it is protected, do not unwind, and make no call of this library.
     pub(crate) unsafe fn read(id: i32, mover: *const SktMover) -> Result<Self> {
         let refused = |what: &str| {
             Err(Stop::new(
@@ -59,7 +54,7 @@ impl Callbacks {
     }
 }
 
-/// The memory of a region that its callbacks copy. The address is passed to them and not used here.
+/// The address is passed to the callbacks and not used here.
 pub(crate) struct DeviceRegion {
     pub id: i32,
     pub memory: *mut c_void,

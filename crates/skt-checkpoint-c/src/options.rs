@@ -1,5 +1,4 @@
-//! The options of a run: a program gives them in a TOML text, and environment variables override
-//! them.
+//! A program gives its options in a TOML text, and environment variables override them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,7 +20,7 @@ use skt_store::store::{SegmentName, StoreKind};
 use crate::code::{Code, Result, Stop};
 use crate::state::seconds_of;
 
-/// The names of all options. The environment variable of `run_id` is `SKT_RUN_ID`.
+/// The environment variable of `run_id` is `SKT_RUN_ID`.
 pub const NAMES: [&str; 13] = [
     "run_id",
     "application",
@@ -38,39 +37,30 @@ pub const NAMES: [&str; 13] = [
     "time_limit",
 ];
 
-/// Seconds that the ranks of a call wait for the last one.
+/// Of a call, until the last rank comes.
 pub(crate) const TIMEOUT_SECONDS: f64 = 600.0;
-/// Mean seconds between failures of the whole job.
 const MTBF_SECONDS: f64 = 86400.0;
-/// The most members of a group: GF(2^8) has no more points.
+/// GF(2^8) has no more points.
 const MAX_MEMBERS: i64 = 255;
-/// The most parities of a group.
 const MAX_PARITIES: i64 = 127;
 
-/// The options that a program gives, as an environment variable would have them.
+/// As an environment variable would have them.
 type GivenOptions = BTreeMap<&'static str, String>;
 
-/// What a program asks of its checkpoints.
 pub(crate) struct Options {
-    /// The options of the Rust interface. The ranks agree on what the data depends on.
+    /// The ranks agree on what the data depends on.
     pub client: client::Options,
-    /// What the data depends on; by default the program and its arguments.
     pub application: Option<String>,
-    /// Seconds that the ranks of a call wait for the last one.
+    /// Of a call, until the last rank comes.
     pub timeout_seconds: f64,
-    /// The failure domain of each host, read from a file.
     domains: Option<BTreeMap<String, String>>,
-    /// All options, as ranks compare them: for each what it means, and what messages show.
+    /// As ranks compare them: for each what it means, and what messages show.
     settings: Vec<Setting>,
 }
 
 impl Options {
     /// Reads the text that a program gives, which the environment variables that `variable` finds
-    /// override.
-    ///
-    /// # Errors
-    /// [`Code::Options`](crate::code::Code::Options), with the name of the option and what is
-    /// legal.
+    /// override. Errors have the name of the option and what is legal.
     pub(crate) fn resolve(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let given = &read_toml(text)?;
         let mut all = Reader { given, variable: &variable, settings: Vec::new() };
@@ -133,7 +123,7 @@ impl Options {
         Ok(Self { client, application, timeout_seconds, domains, settings })
     }
 
-    /// The options of a process on `host`, which the file of failure domains has to name.
+    /// The file of failure domains has to name the host.
     pub(crate) fn on_host(mut self, host: &str) -> Result<Self> {
         if let Some(domains) = &self.domains {
             let unnamed = || bad(format!("option domains: the file does not name host {host}"));
@@ -142,10 +132,8 @@ impl Options {
         Ok(self)
     }
 
-    /// Agrees that all ranks have the same options. Collective; the same on all ranks.
-    ///
-    /// # Errors
-    /// A rank is lost; within, the first rank with another option than rank 0.
+    /// All ranks have the same options; the inner error is the first rank with another one than
+    /// rank 0, the same on all ranks. Collective.
     pub(crate) fn agree(&self, comm: &Comm) -> skt_comm::Result<Result<()>> {
         let found = compare(comm, &self.settings)?;
         Ok(found.map_or(Ok(()), |Difference { process, name, here, there }| {
@@ -158,7 +146,6 @@ impl Options {
     }
 }
 
-/// The error of an option.
 pub(crate) fn bad(text: impl Into<String>) -> Stop {
     Stop::new(Code::Options, text)
 }
@@ -189,7 +176,7 @@ fn variable_of(name: &str) -> String {
 
 type Parsed<T> = std::result::Result<T, String>;
 
-/// Reads options one by one, each of which becomes a setting that ranks compare.
+/// Each option becomes a setting that ranks compare.
 struct Reader<'a> {
     given: &'a GivenOptions,
     variable: &'a dyn Fn(&str) -> Option<String>,
@@ -197,14 +184,14 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The text of an option, if there is one, and whether it is that of an environment variable.
+    /// And whether it is that of an environment variable.
     fn text_of(&self, name: &str) -> Option<(String, bool)> {
         let variable = (self.variable)(&variable_of(name)).filter(|text| !text.is_empty());
         let program = || self.given.get(name).map(|text| (text.clone(), false));
         variable.map(|text| (text, true)).or_else(program)
     }
 
-    /// An option that is `usual` unless it is given; ranks compare what `format` returns.
+    /// `usual` unless the option is given; ranks compare what `format` returns.
     fn read<T>(
         &mut self,
         name: &str,
@@ -265,7 +252,6 @@ fn run_id(text: &str) -> Parsed<String> {
     }
 }
 
-/// The name of the program, as far as it is legal for a run.
 fn program_name() -> String {
     let path = std::env::current_exe().unwrap_or_default();
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -306,7 +292,7 @@ fn flag(text: &str) -> Parsed<bool> {
     text.parse().map_err(|_| "legal: true, false".to_owned())
 }
 
-/// Reads one host and its failure domain per line; what follows a `#` is a comment.
+/// One host and its failure domain per line; what follows a `#` is a comment.
 fn read_domains(file: &str) -> Parsed<BTreeMap<String, String>> {
     let text = infile::read_text(Path::new(file), LIST_BYTES_MAX).map_err(|why| why.to_string())?;
     let mut domains = BTreeMap::new();

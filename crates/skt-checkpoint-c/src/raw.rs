@@ -1,4 +1,4 @@
-//! The calls of MPI on the program's own communicator.
+//! On the program's own communicator.
 
 use std::ffi::c_int;
 use std::time::Duration;
@@ -9,11 +9,10 @@ use skt_host::wait_clock::WaitClock;
 
 use crate::code::{Call, Code, Result, Stop, late, lost};
 
-/// Tests of a message before the rank naps after each test.
+/// Before the rank naps after each test of a message.
 const SPINS: u32 = 2000;
 const NAP: Duration = Duration::from_micros(50);
 
-/// Rests between two tests of a message, after `spins` of them.
 pub(crate) fn rest(spins: u32) {
     if spins < SPINS { std::thread::yield_now() } else { std::thread::sleep(NAP) }
 }
@@ -26,11 +25,8 @@ fn refused(call: &str, code: c_int) -> Result<()> {
     }
 }
 
-/// Whether MPI can be called, and from this thread.
-///
-/// # Errors
-/// [`Code::Mpi`] before MPI is initialized and after it is finalized; [`Code::Thread`] on another
-/// thread than MPI's, where MPI does not allow calls of several.
+/// MPI can be called, and from this thread: [`Code::Mpi`] before it is initialized and after it is
+/// finalized; [`Code::Thread`] on another thread than MPI's, where it does not allow several.
 pub(crate) fn check_mpi() -> Result<()> {
     let (mut is_begun, mut is_over): (c_int, c_int) = (0, 0);
     // SAFETY: both may be called at any time.
@@ -72,11 +68,8 @@ pub(crate) fn to_fortran(comm: ffi::MPI_Comm) -> c_int {
     unsafe { ffi::RSMPI_Comm_c2f(comm) }
 }
 
-/// A duplicate of the program's communicator, for messages of the library's own. Collective, but
-/// does not wait for longer than `timeout`.
-///
-/// # Errors
-/// The communicator is null or an intercommunicator; a rank does not call in time.
+/// A duplicate of the program's communicator, for messages of the library's own; refuses a null one
+/// and an intercommunicator. Collective, but does not wait for longer than `timeout`.
 pub(crate) fn duplicate(comm: ffi::MPI_Comm, timeout: Duration) -> Result<MpiComm> {
     // SAFETY: a constant of the library.
     if comm == unsafe { ffi::RSMPI_COMM_NULL } {
@@ -124,8 +117,8 @@ pub(crate) fn duplicate(comm: ffi::MPI_Comm, timeout: Duration) -> Result<MpiCom
     unsafe { MpiComm::owning(raw) }.map_err(|why| lost(&why))
 }
 
-/// A communicator of the program's ranks, in the order of `rank`, with the program's own handling
-/// of errors. Collective.
+/// Of the program's ranks, in the order of `rank`, with the program's own handling of errors.
+/// Collective.
 pub(crate) fn reorder(comm: ffi::MPI_Comm, rank: usize) -> Result<ffi::MPI_Comm> {
     let mut reordered = comm;
     // SAFETY: a live communicator; all ranks call this.
@@ -135,7 +128,7 @@ pub(crate) fn reorder(comm: ffi::MPI_Comm, rank: usize) -> Result<ffi::MPI_Comm>
     Ok(reordered)
 }
 
-/// Frees the program's communicator, which the program must no longer use. Collective.
+/// The program must no longer use it. Collective.
 pub(crate) fn free(mut comm: ffi::MPI_Comm) {
     // SAFETY: made by `reorder` and freed once, while MPI runs.
     unsafe { ffi::MPI_Comm_free(&mut comm) };

@@ -22,7 +22,6 @@ use crate::state::{SavedState, seconds_of};
 use crate::table::{Table, memory_bytes};
 use crate::{identity, raw};
 
-/// The program's memory that is copied at a checkpoint ("yours").
 #[derive(Clone, Copy)]
 struct Yours {
     at: *mut u8,
@@ -33,7 +32,6 @@ struct Yours {
 }
 
 impl Yours {
-    /// The memory, if only its callbacks can copy it.
     fn device(&self, id: i32) -> Option<DeviceRegion> {
         self.callbacks.map(|callbacks| DeviceRegion { id, memory: self.at.cast(), callbacks })
     }
@@ -43,14 +41,12 @@ impl Yours {
 // made by one thread at a time, and the program keeps the memory alive until it takes it back.
 unsafe impl Send for Yours {}
 
-/// Where callbacks copy to.
 #[derive(Clone, Copy)]
 enum Direction {
     ToHost,
     FromHost,
 }
 
-/// A run that is open.
 pub(crate) struct Session {
     run_id: &'static str,
     saved: Saved<'static>,
@@ -61,20 +57,20 @@ pub(crate) struct Session {
     /// The regions that the memory has: those of the checkpoint that this start resumes from, until
     /// they are restored; then only those of the library's memory.
     table: Table,
-    /// The regions of the checkpoint that this start resumes from.
+    /// Of the checkpoint that this start resumes from.
     found: Table,
     /// The regions of the program's memory.
     yours: BTreeMap<i32, Yours>,
-    /// Whether the memory has copies that are not restored yet.
+    /// The memory has copies that are not restored yet.
     is_to_restore: bool,
-    /// The refusal of a call that is not collective. The next collective call reports it on all
-    /// ranks.
+    /// The refusal of a call that is not collective: the next collective call reports it
+    /// everywhere.
     refused: Option<Stop>,
     /// Seconds of the run before this start, and when this start began.
     before: (f64, Instant),
-    /// The end of the job's time, in seconds since 1970; infinite without one.
+    /// In seconds since 1970; infinite without an end.
     end_unix: f64,
-    /// If a checkpoint is under way, the checksums of the regions of the library's memory, which
+    /// While a checkpoint is under way, the checksums of the regions of the library's memory, which
     /// must not change before it is complete.
     begun: Option<BTreeMap<i32, u64>>,
 }
@@ -82,11 +78,9 @@ pub(crate) struct Session {
 // SAFETY: a communicator is a handle; calls of MPI are made by one thread at a time.
 unsafe impl Send for Session {}
 
-/// What `skt_init` finds.
 pub(crate) enum InitOutcome {
     Run(Box<Session>),
-    /// A run that an earlier start has ended. Nothing of it is left but the images that this text
-    /// names, if there are any.
+    /// By an earlier start. Nothing of the run is left but the images that this text names.
     Ended(String),
 }
 
@@ -94,12 +88,11 @@ pub(crate) enum InitOutcome {
 const ALONE: &str = "one rank has no redundancy against lost memory: its checkpoints survive the \
                      death of the process; only images of a level survive the loss of the host";
 
-/// Locks the control, also after a panic.
+/// Also after a panic.
 fn lock(control: &Mutex<Control>) -> std::sync::MutexGuard<'_, Control> {
     control.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What an error of the checkpoints means to the program.
 fn stop_of(error: CheckpointError) -> Stop {
     match &error {
         CheckpointError::Refused(refusal) => {
@@ -120,7 +113,7 @@ fn stop_of(error: CheckpointError) -> Stop {
     }
 }
 
-/// Reports the failure of a step within a call to the other ranks, as they may wait for this one.
+/// A step within a call has failed here, and the other ranks may wait for this one.
 fn or_notify<T>(
     control: &Mutex<Control>,
     outcome: std::result::Result<T, CheckpointError>,
@@ -142,7 +135,7 @@ fn or_notify<T>(
     })
 }
 
-/// The watch of a rank that waits within a checkpoint: it finds the failures of other ranks.
+/// Finds the failures of other ranks while this one waits within a checkpoint.
 fn watch(control: &Arc<Mutex<Control>>) -> FailureWatch {
     let control = control.clone();
     Arc::new(move || {
@@ -162,8 +155,7 @@ fn watch(control: &Arc<Mutex<Control>>) -> FailureWatch {
 }
 
 impl Session {
-    /// Opens a run on the program's communicator, with room for regions of `bytes` on the rank that
-    /// has most. Collective.
+    /// With room for regions of `bytes` on the rank that has most. Collective.
     pub(crate) fn begin(
         comm: ffi::MPI_Comm,
         bytes: usize,
@@ -187,7 +179,7 @@ impl Session {
         begun
     }
 
-    /// What the program should know of a run that has begun; empty if its ranks protect each other.
+    /// Empty if the ranks protect each other.
     pub(crate) fn redundancy(&self) -> &'static str {
         if self.saved.is_alone() { ALONE } else { "" }
     }
@@ -275,7 +267,7 @@ impl Session {
         self.comm
     }
 
-    /// The addresses of the library's memory for the regions.
+    /// Of the library's memory for the regions.
     pub(crate) fn memory_addresses(&mut self) -> std::ops::Range<usize> {
         let memory = self.saved.bytes().remove(0).as_ptr_range();
         memory.start.addr()..memory.end.addr()
@@ -286,12 +278,12 @@ impl Session {
         self.saved.recovered().map_or(0, |recovered| recovered.epoch)
     }
 
-    /// Items and bytes of an item of a region, as the checkpoint has it.
+    /// Items and bytes of an item, as the checkpoint has them.
     pub(crate) fn saved_size(&self, id: i32) -> Option<(usize, usize)> {
         self.found.get(id).map(|entry| (entry.count as usize, entry.size as usize))
     }
 
-    /// Memory of the library for a region, with the checkpoint's contents or zeros.
+    /// With the checkpoint's contents or zeros.
     pub(crate) fn alloc(&mut self, id: i32, count: usize, size: usize) -> Result<*mut u8> {
         let memory = self.place_ours(id, count, size);
         self.remember(memory)
@@ -330,11 +322,10 @@ impl Session {
         Ok(memory.as_mut_ptr())
     }
 
-    /// Registers memory of the program as a region, in place of the region's earlier memory. `at`
-    /// is where the memory is, with what copies it, or why the program's arguments are not legal.
-    /// After an error the region is no longer protected, as the program may have freed its old
-    /// memory. All ranks are notified in the next collective call, so no checkpoint lacks the
-    /// region unnoticed.
+    /// `at` is where the memory of the region is from now on, with what copies it, or why the
+    /// program's arguments are not legal. After an error the region is no longer protected, as the
+    /// program may have freed its old memory. All ranks are notified in the next collective call,
+    /// so no checkpoint lacks the region unnoticed.
     pub(crate) fn protect(
         &mut self,
         id: i32,
@@ -373,7 +364,6 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the protection of memory of the program.
     pub(crate) fn unprotect(&mut self, id: i32) -> Result<()> {
         if self.yours.remove(&id).is_some() {
             return Ok(());
@@ -383,7 +373,7 @@ impl Session {
         Err(Stop::new(Code::Argument, format!("region {id} {why}")))
     }
 
-    /// Keeps a failure for the next collective call, which reports it on all ranks.
+    /// The next collective call reports it on all ranks.
     pub(crate) fn remember<T>(&mut self, outcome: Result<T>) -> Result<T> {
         if let Err(stop) = &outcome {
             self.refused.get_or_insert_with(|| stop.clone());
@@ -391,14 +381,13 @@ impl Session {
         outcome
     }
 
-    /// The table of the next checkpoint: the library's memory of `table`, and copies of all that
-    /// the program protects.
+    /// The library's memory of `table`, and copies of all that the program protects.
     fn layout(&self, table: &Table) -> Result<Table> {
         let sizes = self.yours.iter().map(|(&id, yours)| (id, yours.count, yours.size));
         table.with_yours(sizes, self.memory_bytes)
     }
 
-    /// Agrees on a call. Returns whether any rank has regions that only callbacks can copy.
+    /// Returns whether any rank has regions that only callbacks can copy.
     fn agree(&mut self, call: Call, wrong: Option<Stop>) -> Result<bool> {
         let wrong = self.refused.take().or(wrong);
         let has_devices = self.yours.values().any(|yours| yours.callbacks.is_some());
@@ -410,7 +399,7 @@ impl Session {
         lock(&self.control).agree(call, wrong.as_ref(), has_devices, &mut while_waiting)
     }
 
-    /// Copies the regions that only callbacks can copy, in the call on which all ranks have agreed.
+    /// The regions that only callbacks can copy, in the call on which all ranks have agreed.
     /// Collective if any rank has such regions.
     fn copy_devices(&mut self, call: Call, table: &Table, direction: Direction) -> Result<()> {
         let (mut progress, memory) = (self.saved.copy_progress(), self.saved.bytes().remove(0));
@@ -433,7 +422,7 @@ impl Session {
         }
     }
 
-    /// Copies the program's regions back from the checkpoint. Collective.
+    /// Collective.
     pub(crate) fn restore(&mut self) -> Result<()> {
         let wrong = self.misfit();
         let with_devices = self.agree(Call::Restore, wrong)?;
@@ -453,7 +442,6 @@ impl Session {
         Ok(())
     }
 
-    /// Why the program's regions cannot be restored.
     fn misfit(&self) -> Option<Stop> {
         if self.found() == 0 {
             return Some(Stop::new(Code::Order, "skt_restore: there is no checkpoint (skt_found)"));
@@ -485,7 +473,7 @@ impl Session {
         ))
     }
 
-    /// Saves all regions. Collective.
+    /// Collective.
     pub(crate) fn checkpoint(&mut self) -> Result<()> {
         self.copy(Call::Checkpoint)?;
         let done = self.saved.checkpoint(&self.state());
@@ -497,11 +485,9 @@ impl Session {
     ///
     /// A rank may still wait until its disk has written the image of the checkpoint before. In the
     /// next call, whose time is limited, the others would give it up. Here the wait has no limit,
-    /// and a rank that dies or fails is found.
-    ///
-    /// A rank that is here has written and stamped the checkpoint, and all ranks have its parities.
-    /// So a job that dies before, within or after this wait continues from the checkpoint, as it
-    /// would without the wait.
+    /// and a rank that dies or fails is found. A rank that is here has written and stamped the
+    /// checkpoint, and all ranks have its parities: a job that dies before, within or after this
+    /// wait continues from the checkpoint, as it would without the wait.
     fn wait_for_disks(&self) -> Result<()> {
         if self.saved.levels().is_empty() {
             return Ok(());
@@ -509,8 +495,7 @@ impl Session {
         or_notify(&self.control, self.saved.barrier())
     }
 
-    /// Copies the program's regions, whose memory is free again then, and begins to save all
-    /// regions. Collective.
+    /// Copies the program's regions, which are free again then, and begins to save. Collective.
     pub(crate) fn begin_checkpoint(&mut self) -> Result<()> {
         self.copy(Call::Begin)?;
         self.begun = Some(self.sums_of_ours());
@@ -522,8 +507,7 @@ impl Session {
         or_notify(&self.control, done)
     }
 
-    /// Encodes a piece of the checkpoint that has begun. Returns whether nothing is left that this
-    /// rank could do before [`Session::end_checkpoint`].
+    /// Returns whether this rank has nothing left to do before [`Session::end_checkpoint`].
     pub(crate) fn test_checkpoint(&mut self) -> Result<bool> {
         if self.begun.is_none() {
             return Err(not_under_way("skt_checkpoint_test"));
@@ -536,7 +520,7 @@ impl Session {
         or_notify(&self.control, polled)
     }
 
-    /// Completes the checkpoint that has begun. Collective.
+    /// Collective.
     pub(crate) fn end_checkpoint(&mut self) -> Result<()> {
         let wrong = match self.begun.clone() {
             None => Some(not_under_way("skt_checkpoint_wait")),
@@ -549,16 +533,15 @@ impl Session {
         self.wait_for_disks()
     }
 
-    /// Checksums of the regions of the library's memory.
     fn sums_of_ours(&mut self) -> BTreeMap<i32, u64> {
         let memory = self.saved.bytes().remove(0);
         let ours = self.table.entries().filter(|entry| entry.is_ours());
         ours.map(|entry| (entry.id, XxHash3_64::oneshot(&memory[entry.range()]))).collect()
     }
 
-    /// The error if a region of the library's memory has other checksums than before: its parities
-    /// and its copy would have different contents. The last checkpoint is whole, but this job
-    /// cannot continue from it, as other ranks of the job have begun to encode.
+    /// With other checksums of a region of the library's memory, its parities and its copy would
+    /// differ. The last checkpoint is whole, but this job cannot continue from it, as other ranks
+    /// of the job have begun to encode.
     fn changed_since(&mut self, begun: &BTreeMap<i32, u64>) -> Option<Stop> {
         let now = self.sums_of_ours();
         let (id, _) = now.iter().find(|(id, sum)| begun.get(id) != Some(sum))?;
@@ -570,8 +553,7 @@ impl Session {
         Some(Stop::over(Code::Region, text))
     }
 
-    /// Agrees on a checkpoint, and copies the program's regions and the table into the memory that
-    /// is saved. Collective.
+    /// Copies the program's regions and the table into the memory that is saved. Collective.
     fn copy(&mut self, call: Call) -> Result<()> {
         let table = self.layout(&self.table);
         let name = call.name();
@@ -606,14 +588,12 @@ impl Session {
         Ok(())
     }
 
-    /// The state of a checkpoint that is taken now.
     fn state(&self) -> SavedState {
         let (before_seconds, since) = self.before;
         SavedState::new(before_seconds + since.elapsed().as_secs_f64())
     }
 
-    /// Whether it is time for a checkpoint, the same on all ranks: never while one is under way.
-    /// Collective.
+    /// The same on all ranks: never while a checkpoint is under way. Collective.
     pub(crate) fn due(&mut self) -> Result<Due> {
         self.agree(Call::Due, None)?;
         if self.begun.is_some() {
@@ -623,7 +603,7 @@ impl Session {
         or_notify(&self.control, due)
     }
 
-    /// Seconds up to the end of the job's time, by the clock of this node; infinite without one.
+    /// By the clock of this node; infinite without an end of the job's time.
     pub(crate) fn seconds_left(&self) -> f64 {
         self.end_unix - now_unix()
     }
@@ -645,7 +625,7 @@ impl Session {
         }
     }
 
-    /// Waits for the images that are being written. Collective.
+    /// Collective.
     pub(crate) fn wait_for_images(&mut self) -> Result<()> {
         let wrong = self.begun.is_some().then(|| under_way("skt_images_wait"));
         self.agree(Call::Images, wrong)?;
@@ -653,16 +633,16 @@ impl Session {
         or_notify(&self.control, done).map(drop)
     }
 
-    /// Agrees that all ranks end the run, with the same argument. Collective.
+    /// With the same argument on all ranks. Collective.
     pub(crate) fn agree_on_end(&mut self, is_done: bool) -> Result<()> {
         let call = if is_done { Call::Done } else { Call::Later };
         let wrong = self.begun.is_some().then(|| under_way(call.name()));
         self.agree(call, wrong).map(drop)
     }
 
-    /// Ends the run. If it is done, removes all of it, and returns a text that names the images
-    /// that a failing level keeps, if any. Otherwise the next start resumes from the run's last
-    /// checkpoint, whose images are completed. Collective.
+    /// If the run is done, removes all of it, and returns a text that names the images that a
+    /// failing level keeps. Otherwise the next start resumes from the run's last checkpoint, whose
+    /// images are completed. Collective.
     pub(crate) fn end(self, is_done: bool) -> Result<String> {
         let state = self.state();
         let Self { mut saved, control, comm, run_id, .. } = self;
@@ -680,13 +660,11 @@ impl Session {
         Ok(format_errors(&stay))
     }
 
-    /// Reports a failure of this rank to the other ranks.
     pub(crate) fn notify_failure(&self, stop: &Stop) {
         lock(&self.control).notify_failure(stop);
     }
 }
 
-/// The images of a run that has ended which could not be removed; empty if there are none.
 fn format_errors(stay: &[CheckpointError]) -> String {
     let why: Vec<String> = stay.iter().map(CheckpointError::to_string).collect();
     if why.is_empty() {

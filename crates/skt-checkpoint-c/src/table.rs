@@ -16,13 +16,10 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::code::{Code, Result, Stop};
 
-/// The most regions of a rank.
 pub(crate) const MAX_REGIONS: usize = 256;
-/// Regions begin on multiples of this, in bytes: a cache line.
+/// A cache line, in bytes.
 const ALIGN: usize = 64;
-/// Marks the start of a table, and its version.
 const MAGIC: u64 = u64::from_le_bytes(*b"skt-tab2");
-/// Bytes of the table.
 const TABLE_BYTES: usize =
     (size_of::<Head>() + MAX_REGIONS * size_of::<Entry>()).next_multiple_of(ALIGN);
 
@@ -36,38 +33,32 @@ struct Head {
     entries: u64,
 }
 
-/// A region in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct Entry {
-    /// The number by which the program knows it.
+    /// The number by which the program knows the region.
     pub id: i32,
     kind: u32,
-    /// The entry's first byte in the protected memory.
     offset: u64,
     pub count: u64,
     pub size: u64,
 }
 
 impl Entry {
-    /// Where the region lies in the protected memory.
     pub(crate) fn range(&self) -> std::ops::Range<usize> {
         let begin = self.offset as usize;
         begin..begin + (self.count * self.size) as usize
     }
 
-    /// Whether it is memory of the library.
     pub(crate) fn is_ours(&self) -> bool {
         self.kind == OURS
     }
 }
 
-/// The regions of a rank, in the order of their numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Table(BTreeMap<i32, Entry>);
 
-/// Bytes of protected memory for regions of `bytes` in all: room for the table and for the gaps
-/// between regions. `None` if no machine has as much.
+/// With room for the table and for the gaps between regions. `None` if no machine has as much.
 pub(crate) fn memory_bytes(bytes: usize) -> Option<usize> {
     let most = 1usize << 46;
     (bytes <= most).then(|| TABLE_BYTES + MAX_REGIONS * ALIGN + bytes.next_multiple_of(ALIGN))
@@ -82,19 +73,17 @@ impl Table {
         self.0.values()
     }
 
-    /// The first byte after the copies of the program's memory.
     fn end_of_yours(&self) -> usize {
         let ends = self.0.values().filter(|e| !e.is_ours()).map(|entry| entry.range().end);
         ends.max().unwrap_or(TABLE_BYTES).next_multiple_of(ALIGN)
     }
 
-    /// The first byte of the library's memory, of `memory_bytes` in all.
     fn begin_of_ours(&self, memory_bytes: usize) -> usize {
         let begins = self.0.values().filter(|e| e.is_ours()).map(|entry| entry.range().start);
         begins.min().unwrap_or(memory_bytes)
     }
 
-    /// Adds a region of the library's memory before all others of its kind.
+    /// Before all others of the library's memory.
     pub(crate) fn add_ours(
         &mut self,
         id: i32,
@@ -114,8 +103,7 @@ impl Table {
         Ok(entry)
     }
 
-    /// Places copies of these regions (number, items, bytes of an item) after the table, instead of
-    /// all copies that were there.
+    /// Copies of these regions (number, items, bytes of an item) replace all that were there.
     pub(crate) fn with_yours(
         &self,
         yours: impl Iterator<Item = (i32, usize, usize)>,
@@ -143,7 +131,6 @@ impl Table {
         Ok(())
     }
 
-    /// Writes the table to the beginning of the protected memory.
     pub(crate) fn write(&self, memory: &mut [u8]) {
         let head = Head { magic: MAGIC, entries: self.0.len() as u64 };
         let (at_head, rest) = memory.split_at_mut(size_of::<Head>());
@@ -153,7 +140,6 @@ impl Table {
         }
     }
 
-    /// Reads the table from the beginning of the protected memory.
     pub(crate) fn read(memory: &[u8]) -> Result<Self> {
         let bad = |what: &str| Stop::over(Code::Internal, format!("the table of regions {what}"));
         let (head, rest) = memory.split_at(size_of::<Head>());

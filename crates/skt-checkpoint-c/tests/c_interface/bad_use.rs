@@ -21,7 +21,7 @@ const RANKS: usize = 3;
 /// A job that takes longer hangs.
 const LIMIT_SECONDS: &str = "120";
 
-/// What a rank prints of a call: the call, its code, and a part of the text.
+/// The call, its code, and a part of the text, as a rank prints them.
 pub type Expected = (&'static str, Code, &'static str);
 
 fn program() -> PathBuf {
@@ -33,19 +33,17 @@ fn program() -> PathBuf {
     PROGRAM.get_or_init(compile).clone()
 }
 
-/// The name of a case's run.
 fn run_of(name: &str) -> String {
     format!("bad-{}-{name}", std::process::id())
 }
 
-/// Runs a case, and compares the output of each rank with `wanted`. Nothing of the run is left.
+/// Compares the output of each rank with `wanted`. Nothing of the run is left.
 #[track_caller]
 fn case(name: &str, wanted: impl Fn(usize) -> Vec<Expected>) {
     assert_eq!(segments_after(name, wanted), 0, "{name}");
 }
 
-/// Runs a case as [`case`] does, and removes what is left of the run: the number of ranks whose
-/// memory was there.
+/// As [`case`], and removes what is left of the run: the number of ranks whose memory was there.
 #[track_caller]
 fn segments_after(name: &str, wanted: impl Fn(usize) -> Vec<Expected>) -> usize {
     let folder = tempfile::tempdir().expect("a folder");
@@ -55,8 +53,7 @@ fn segments_after(name: &str, wanted: impl Fn(usize) -> Vec<Expected>) -> usize 
     segments_after_case(&program(), name, &argument, wanted)
 }
 
-/// Runs the case `name` of a program, and compares the output of each rank with `wanted`. Removes
-/// what is left of the run, and returns the number of ranks whose memory was there.
+/// As [`segments_after`], of any program.
 #[track_caller]
 pub fn segments_after_case(
     program: &Path,
@@ -89,7 +86,7 @@ pub fn segments_after_case(
     left.iter().filter(|info| info.name.role().starts_with('t')).count()
 }
 
-/// All calls of `all_calls` in the source, with one code.
+/// Of `all_calls` in the source.
 fn all_calls(code: Code, text: &'static str) -> Vec<Expected> {
     [
         "skt_comm(&comm)",
@@ -382,8 +379,7 @@ fn calls_at_the_exit_of_a_process_have_a_code() {
     case("at-exit", |_| vec![("skt_unprotect(9)", Argument, "")]);
 }
 
-/// Bytes of a rank's protected memory in addition to its regions: the table, and gaps between 256
-/// regions.
+/// The table, and gaps between 256 regions.
 const TABLE_AND_GAPS: usize = 8256 + 256 * 64;
 
 /// A start that dies between the mark of its result and the end leaves marked memory.

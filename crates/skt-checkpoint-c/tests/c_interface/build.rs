@@ -6,18 +6,15 @@ use std::sync::OnceLock;
 
 use crate::skipped::{find, lacks};
 
-/// The checkout.
 pub fn checkout() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("two folders up")
 }
 
-/// The folder of the libraries that cargo has built with this test.
 fn libraries() -> PathBuf {
     let here = std::env::current_exe().expect("this test");
     here.parent().expect("the folder of test programs").to_owned()
 }
 
-/// Runs a command that has to succeed and to print nothing on standard error.
 #[track_caller]
 pub fn succeeds(command: &mut Command) -> String {
     let Output { status, stdout, stderr } = command.output().expect("it starts");
@@ -26,7 +23,7 @@ pub fn succeeds(command: &mut Command) -> String {
     String::from_utf8(stdout).expect("UTF-8")
 }
 
-/// Where the library is installed, by the script that users call.
+/// The library is installed by the script that users call.
 pub fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
     PREFIX.get_or_init(|| {
@@ -41,14 +38,12 @@ pub fn prefix() -> &'static Path {
     })
 }
 
-/// What the programs are run by: nothing, or the words of `SKT_C_UNDER`
-/// (`scripts/dev/test-clients-memory`).
+/// Runs the programs: nothing, or the words of `SKT_C_UNDER` (`scripts/dev/test-clients-memory`).
 pub fn under() -> Vec<String> {
     let words = std::env::var("SKT_C_UNDER").unwrap_or_default();
     words.split_whitespace().map(str::to_owned).collect()
 }
 
-/// The flags to compile and link with, from pkg-config.
 fn flags(extra: &[&str]) -> Vec<String> {
     let mut command = Command::new("pkg-config");
     command.args(["--cflags", "--libs"]).args(extra).arg("skt-checkpoint");
@@ -58,7 +53,6 @@ fn flags(extra: &[&str]) -> Vec<String> {
     words.lines().map(str::to_owned).collect()
 }
 
-/// Compiles a program in C without a warning. Returns its path.
 pub fn compile_c(source: &Path, name: &str, compiler: &str, more: &[&str]) -> PathBuf {
     let program = prefix().join(name);
     let mut command = Command::new("mpicc");
@@ -76,8 +70,7 @@ pub fn second_compiler() -> &'static str {
     if find("clang").is_some() { "clang" } else { "gcc" }
 }
 
-/// Compiles a program in Fortran without a warning. Returns its path, or `None` if there is no
-/// compiler: then the test is skipped.
+/// Without a warning; `None` if there is no compiler: then the test is skipped.
 #[track_caller]
 pub fn compile_fortran(source: &Path, name: &str) -> Option<PathBuf> {
     if lacks(&["gfortran", "mpifort"]) {

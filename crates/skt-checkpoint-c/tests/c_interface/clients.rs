@@ -33,36 +33,33 @@ pub const LIMIT: Duration = Duration::from_secs(180);
 /// The longest time from a checkpoint of a job to the kill, in times between two checkpoints.
 const PAUSE_CHECKPOINTS: u32 = 3;
 
-/// A run of a client; its segments and images go with it.
+/// Its segments and images go with it.
 pub struct Run {
     pub program: PathBuf,
     pub name: String,
     pub steps: u64,
     ranks: usize,
-    /// Arguments after the steps, and one more of the second half of the ranks.
+    /// After the steps; and one more of the second half of the ranks.
     pub more: Vec<String>,
     pub more_of_half: Option<String>,
-    /// The folder that it is started in, if not that of the test.
+    /// The run is started there, if not in the folder of the test.
     pub folder: Option<PathBuf>,
-    /// The folder of a level of images, and its reach.
     level: Option<(tempfile::TempDir, &'static str)>,
-    /// More variables of its environment.
     pub variables: Vec<(&'static str, String)>,
     /// A rank that alone has another variable, with its value.
     pub odd: Option<(usize, (&'static str, &'static str))>,
 }
 
-/// How a start has ended.
 pub struct Ended {
     pub ok: bool,
     pub code: Option<i32>,
     pub out: String,
     pub err: String,
-    /// Checkpoints that it has reported.
+    /// Checkpoints that the start has reported.
     reported: usize,
-    /// When it has reported that it stops, in seconds since 1970; 0 if it has not.
+    /// When it has reported that it stops; 0 if it has not.
     stopped_unix: f64,
-    /// The time between two checkpoints; zero without two.
+    /// Between two checkpoints; zero without two.
     pub between: Duration,
 }
 
@@ -90,14 +87,12 @@ impl Run {
         self
     }
 
-    /// Files and folders that the run has on its level.
     fn images(&self) -> usize {
         let folder = self.level.as_ref().map(|(folder, _)| folder.path());
         folder.map_or(0, |folder| fs::read_dir(folder).expect("our folder").count())
     }
 
-    /// The ranks that are started alike: their number, a variable of their environment, and one
-    /// more argument.
+    /// Ranks that are started alike: the number, a variable, and one more argument.
     fn parts(&self) -> Vec<(usize, String, Option<&String>)> {
         let usual = |ranks| (ranks, "A=".to_owned(), None);
         let mut parts = match (self.odd, &self.more_of_half) {
@@ -135,8 +130,7 @@ impl Run {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("mpirun")
     }
 
-    /// Starts it, and kills the ranks of `victims` some time after it has reported its checkpoint
-    /// number `after`, if that comes.
+    /// Kills `victims` some time after the run has reported its checkpoint number `after`.
     pub fn start(&self, victims: &[usize], after: usize, pause: Duration) -> Ended {
         let after = if victims.is_empty() { usize::MAX } else { after };
         self.start_and(after, || {
@@ -147,8 +141,7 @@ impl Run {
         })
     }
 
-    /// Starts it, and acts when it has reported its checkpoint number `after`, if that comes; at
-    /// once if that is 0.
+    /// Acts when the run has reported its checkpoint number `after`; at once if that is 0.
     pub fn start_and(&self, after: usize, act: impl FnOnce()) -> Ended {
         let (mut job, mut act) = (self.spawn(), Some(act));
         if let Some(act) = act.take_if(|_| after == 0) {
@@ -208,7 +201,6 @@ impl Run {
         names.filter(|name| name.run() == self.name).collect()
     }
 
-    /// The memory of ranks, without what locks the run.
     fn memory(&self) -> Vec<SegmentName> {
         self.segments().into_iter().filter(|name| name.role().starts_with('t')).collect()
     }
@@ -237,7 +229,7 @@ impl Drop for Run {
     }
 }
 
-/// The process of a rank of a run, by the launcher's order.
+/// By the launcher's order.
 pub fn process_of(run: &str, rank: usize) -> Option<i32> {
     let ranks = ["OMPI_COMM_WORLD_RANK=", "PMI_RANK="].map(|name| format!("{name}{rank}"));
     let run = format!("SKT_RUN_ID={run}");
@@ -251,15 +243,14 @@ pub fn process_of(run: &str, rank: usize) -> Option<i32> {
     pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_it)
 }
 
-/// Sends a signal to processes, which may have ended in the meantime.
+/// They may have ended in the meantime.
 pub fn signal_all(processes: &[i32], signal: Signal) {
     for &process in processes {
         let _ = kill(Pid::from_raw(process), signal);
     }
 }
 
-/// The output of the client, without that of the launcher: Hydra reports a rank that was killed on
-/// standard output.
+/// Without that of the launcher: Hydra reports a rank that was killed on standard output.
 fn client_output(out: &str) -> String {
     let lines = out.lines().filter(|line| line.starts_with("sum of squares "));
     lines.map(|line| format!("{line}\n")).collect()
@@ -280,7 +271,6 @@ pub fn number(variable: &str, usual: usize) -> usize {
     std::env::var(variable).map_or(usual, |text| text.parse().expect("a number"))
 }
 
-/// What is lost after a kill.
 enum Loss {
     Nothing,
     Memory(u32),
@@ -301,16 +291,15 @@ impl Loss {
     }
 }
 
-/// What is known of a run between two starts.
 #[derive(Default)]
 struct Known {
-    /// Whether an earlier start has left a checkpoint in memory.
+    /// An earlier start has left a checkpoint in memory.
     in_memory: bool,
-    /// Whether an earlier start has left a checkpoint of which all ranks have an image.
+    /// An earlier start has left a checkpoint of which all ranks have an image.
     in_images: bool,
-    /// Whether memory may have gone before there were images.
+    /// Memory may have gone before there were images.
     is_doubtful: bool,
-    /// Whether an earlier start has printed the result.
+    /// An earlier start has printed the result.
     is_printed: bool,
 }
 

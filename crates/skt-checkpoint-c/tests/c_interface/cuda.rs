@@ -10,19 +10,17 @@ use crate::build::{checkout, compile_c, prefix, succeeds};
 use crate::clients::{LIMIT, Run, survives};
 use crate::skipped::{find, skipped};
 
-/// The compiler of CUDA: that of `NVCC`, or in `PATH`.
+/// That of `NVCC`, or in `PATH`.
 fn nvcc() -> Option<PathBuf> {
     std::env::var_os("NVCC").map(PathBuf::from).or_else(|| find("nvcc"))
 }
 
-/// A program in C of `scripts/dev/test-device`.
 fn program_of_script(name: &str) -> PathBuf {
     let sources = checkout().join("crates/skt-checkpoint-c/tests/device");
     compile_c(&sources.join(name).with_extension("c"), name, "gcc", &["-ldl", "-lrt"])
 }
 
-/// Whether there is a device, by the program that measures it. Otherwise that has to report what is
-/// missing.
+/// By the program that measures a device, which otherwise has to report what is missing.
 fn has_device() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     *HAS.get_or_init(|| {
@@ -59,8 +57,8 @@ fn bodies_on_gpus_survive() {
     skipped("compiled, but no NVIDIA GPU is here");
 }
 
-/// Compiles a program without a warning of `nvcc` or of its host compiler. Devices newer than that
-/// of `-arch` compile it again as they load it.
+/// Without a warning of `nvcc` or of its host compiler. Devices newer than that of `-arch` compile
+/// the program again as they load it.
 fn compile_cuda(nvcc: &Path, source: &Path, program: &Path) {
     let mut command = Command::new(nvcc);
     command.args(["-ccbin", "mpicxx", "-std=c++17", "-O2", "-arch=sm_80"]);

@@ -7,7 +7,6 @@ use crate::build::{checkout, compile_c, compile_fortran, second_compiler};
 use crate::clients::{LIMIT, Run, client, survives};
 use crate::opencl;
 
-/// A client in `examples/c` that needs OpenCL.
 fn device_client(name: &str, as_name: &str, compiler: &str, more: &[&str]) -> PathBuf {
     let more = [&["-lOpenCL", "-lm"], more].concat();
     compile_c(&checkout().join("examples/c").join(name), as_name, compiler, &more)

@@ -19,7 +19,7 @@ use crate::clients::{Ended, LIMIT, RANKS, Run, number, process_of, signal_all};
 /// The option `timeout_seconds` of the runs.
 const TIMEOUT: Duration = Duration::from_secs(2);
 const STEPS: u64 = 500;
-/// Options as variables, with a value that is not the default.
+/// With a value that is not the default.
 const OPTIONS: [(&str, &str); 12] = [
     ("SKT_RUN_ID", "another"),
     ("SKT_APPLICATION", "other"),
@@ -81,7 +81,6 @@ impl Drill {
         }
     }
 
-    /// Does it to the ranks of a run.
     fn act(&self, run: &str, dice: &mut Dice) {
         // Those of a start that has just begun may not be there yet, or it may be over.
         let begun = Instant::now();
@@ -122,7 +121,6 @@ impl Drill {
         }
     }
 
-    /// Whether a start that has failed has reported what was done to it.
     fn explains(&self, ended: &Ended) -> bool {
         match self {
             // The launcher reports it, and ends the others.
@@ -143,7 +141,6 @@ impl Drill {
     }
 }
 
-/// What has become of the drills of a kind.
 #[derive(Default)]
 struct Tally {
     drills: usize,
@@ -188,7 +185,7 @@ fn random_drills_end_right_or_with_the_reason() {
     }
 }
 
-/// A drill. Returns whether its first start has failed; then the next one has the right result.
+/// Whether its first start has failed; then the next one has the right result.
 fn one(program: &Path, number: usize, what: &Drill, want: &Ended, dice: &mut Dice) -> bool {
     let mut run = Run::new(program, &format!("drill-{number}"), STEPS);
     if dice.roll(3) == 0 {

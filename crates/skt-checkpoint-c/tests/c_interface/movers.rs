@@ -20,7 +20,7 @@ fn program() -> PathBuf {
     PROGRAM.get_or_init(compile).clone()
 }
 
-/// Runs a case, in which all ranks have the same output.
+/// All ranks have the same output.
 #[track_caller]
 fn case(name: &str, expected: &[Expected]) {
     let left = segments_after_case(&program(), name, Path::new(""), |_| expected.to_vec());
@@ -181,7 +181,6 @@ fn a_callback_that_calls_the_library_is_refused() {
     case("calls-back", &[("skt_checkpoint()", Thread, within), ("skt_checkpoint()", Success, "")]);
 }
 
-/// Callbacks in Fortran.
 const FORTRAN: &str = "module device
    use, intrinsic :: iso_c_binding
    implicit none

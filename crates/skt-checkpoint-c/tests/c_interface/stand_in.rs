@@ -9,7 +9,6 @@ use crate::bad_use::segments_after_case;
 use crate::build::{checkout, compile_c, prefix};
 use crate::stand_in_library::{Api, compile};
 
-/// The program of a library.
 fn program(api: Api) -> &'static Path {
     static PROGRAMS: [OnceLock<PathBuf>; 2] = [OnceLock::new(), OnceLock::new()];
     PROGRAMS[api as usize].get_or_init(|| {
@@ -25,7 +24,6 @@ fn program(api: Api) -> &'static Path {
     })
 }
 
-/// Runs a case, which has to find nothing wrong.
 #[track_caller]
 fn case(name: &str, api: Api) {
     assert_eq!(segments_after_case(program(api), name, Path::new(""), |_| Vec::new()), 0, "{name}");

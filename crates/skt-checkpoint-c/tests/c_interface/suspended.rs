@@ -23,7 +23,6 @@ const LIMIT: Duration = Duration::from_secs(120);
 struct Job {
     run: String,
     child: Child,
-    /// What it writes to standard error.
     lines: Receiver<String>,
     /// Lets rank 1 come, once it is there.
     file: PathBuf,
@@ -50,7 +49,6 @@ impl Job {
         job
     }
 
-    /// Waits for a line with this text.
     #[track_caller]
     fn line(&self, text: &str) -> String {
         let (until, mut stderr) = (Instant::now() + LIMIT, String::new());

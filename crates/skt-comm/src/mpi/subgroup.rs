@@ -55,7 +55,7 @@ struct SplitArgs {
     next: u64,
 }
 
-/// [`Transport::split`](super::Transport::split) without a new communicator, at most 65535 times.
+/// [`Transport::split`] without a new communicator, at most 65535 times.
 pub(super) fn split(comm: &MpiComm, color: Option<u32>, key: u32) -> Result<Option<MpiComm>> {
     let word = |color: Option<u32>| color.map_or(u64::MAX, u64::from);
     let next = NEXT.load(Ordering::Relaxed) as u64;

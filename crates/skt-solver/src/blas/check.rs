@@ -30,8 +30,7 @@ const WIDE: usize = 767;
 /// A product that is cut into blocks for caches, and between threads.
 const LARGE: (usize, usize) = (768, 384);
 const NARROW: usize = 5;
-/// The deepest product that is checked, so that no depth that a user gives takes too long; beyond
-/// it libraries cut products.
+/// The deepest product checked, so that no user's depth takes too long; libraries cut deeper ones.
 const MAX_DEPTH: usize = 1024;
 /// The depth of products if no run is known.
 const DEPTH: usize = 192;
@@ -355,8 +354,7 @@ fn check_vectors() -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Seconds that a floating-point operation takes in plain loops on this machine now: what the
-/// slowest library needs.
+/// Seconds of a floating-point operation in plain loops here now: what the slowest library needs.
 pub fn plain_seconds_an_operation() -> f64 {
     const N: usize = 128;
     let mut integers = Integers(5);

@@ -91,8 +91,7 @@ pub trait Element:
     /// As for [`Self::gemm`], with B exclusively borrowed.
     unsafe fn trsm(arguments: &TrsmArguments<Self>);
 
-    /// `x := T^-1 x` in double precision, T a triangle of the square `a`, whose rows are
-    /// contiguous.
+    /// `x := T^-1 x` in double precision, T a triangle of the square `a` with contiguous rows.
     fn solve_triangle(triangle: Triangle, a: MatRef<Self>, x: &mut [f64]);
 
     /// `y := y - A x` in double precision, with contiguous rows of A.

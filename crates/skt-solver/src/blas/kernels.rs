@@ -23,8 +23,7 @@ impl Best {
     }
 }
 
-/// Defines `$name` over the loop `$body`, whose parameter `FUSED` is whether the instruction set
-/// has fused multiply-add.
+/// Defines `$name` over the loop `$body`; its parameter `FUSED`: there is fused multiply-add.
 macro_rules! multiversion {
     ($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) -> $ret:ty = $body:ident) => {
         $(#[$doc])*

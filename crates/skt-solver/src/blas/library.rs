@@ -114,10 +114,9 @@ fn dgemm_file() -> Option<PathBuf> {
     file_of(library().functions.dgemm as *mut c_void)
 }
 
-/// The files of the library that this process calls, of those that are `mapped`: that of its
-/// `dgemm_`, that by which it describes itself, those that belong to it by their names, as MKL's
-/// kernels do, and those to which FlexiBLAS passes calls on. The program itself if it is the
-/// built-in one.
+/// The files of the library called, of those `mapped`: that of its `dgemm_`, that by which it
+/// describes itself, those that belong to it by name, as MKL's kernels do, and those to which
+/// FlexiBLAS passes calls on; the program itself for the built-in one.
 pub fn files(mapped: impl IntoIterator<Item = PathBuf>) -> BTreeSet<PathBuf> {
     let Some(called) = dgemm_file() else { return ["/proc/self/exe".into()].into() };
     let known = known(Some(&called));

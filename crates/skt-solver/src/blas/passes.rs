@@ -134,8 +134,7 @@ impl Pass<'_> {
     }
 }
 
-/// The passes for one instruction set: blocks of `$wide` vectors of rows, then of one vector, then
-/// single rows.
+/// For one instruction set: blocks of `$wide` vectors of rows, of one vector, then single rows.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! passes {
     ($module:ident, $arch:ident, $features:literal, $lanes:literal, $wide:literal, $vector:ty, $bits:ty,

@@ -149,9 +149,8 @@ impl<'a, T: Pod> MatRef<'a, T> {
         unsafe { std::slice::from_raw_parts(self.ptr.add(i * self.ld), self.cols) }
     }
 
-    /// The rows of a row-major matrix, in order. Each row is fetched into the caches before it is
-    /// returned: the processor prefetches within a row, but not from a short row to one that is
-    /// stored far after it.
+    /// The rows of a row-major matrix, in order, each fetched into the caches before: the processor
+    /// prefetches within a row, but not from a short row to one stored far after it.
     pub(crate) fn fetched_rows(self) -> impl Iterator<Item = &'a [T]> {
         (0..self.rows).map(move |i| {
             if i + ROWS_AHEAD < self.rows {

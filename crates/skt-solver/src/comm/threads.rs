@@ -8,8 +8,7 @@ use skt_comm::threads::run as run_ranks;
 
 use crate::blas::library::use_one_thread;
 
-/// [`skt_comm::threads::run`]; from the first call on, the BLAS of this process uses one thread a
-/// call.
+/// [`skt_comm::threads::run`]; the BLAS of this process uses one thread a call from then on.
 pub fn run<T, E, F>(size: usize, body: F) -> Vec<Result<T, E>>
 where
     T: Send,

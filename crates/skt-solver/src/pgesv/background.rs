@@ -47,8 +47,7 @@ struct SharedState {
     sent_nanos: AtomicU64,
 }
 
-/// The pause before the next call for messages that were sent `since` ago: a fixed share of that
-/// time, within bounds.
+/// The pause before the next call for messages sent `since` ago: a fixed share of it, bounded.
 fn pause(since: Duration) -> Duration {
     (since / TUNING.pauses_on_the_way).clamp(PAUSE, LONG_PAUSE)
 }

@@ -14,9 +14,8 @@ pub trait SolverEvents {
         Ok(())
     }
 
-    /// Called when a rank with data has generated its part, before it waits for the others. Those
-    /// with checksums, which generate the entries of all process columns, are expected to take up
-    /// to `seconds` more.
+    /// Called when a rank with data has generated its part, before it waits for the others: those
+    /// with checksums, which generate all process columns' entries, take up to `seconds` more.
     fn generated(&mut self, _seconds: f64) {}
 
     /// Called when all ranks are at a cut, before they continue from it. Collective.

@@ -34,9 +34,8 @@ pub enum RowExchange {
 }
 
 impl RowExchange {
-    /// An exchange for panels of up to `nb` columns, with up to `cols` doubles of a row at a time,
-    /// on `p` process rows: in `shared` memory if there is any, in A with one process row, else by
-    /// messages.
+    /// An exchange for panels of up to `nb` columns, up to `cols` doubles of a row at a time, on
+    /// `p` process rows: in `shared` memory if any, in A with one process row, else by messages.
     pub fn new(
         p: usize,
         nb: usize,

@@ -73,8 +73,7 @@ impl<T: Factored> LookAhead<T> {
     }
 
     /// Factors panels `start` .. `start + DEPTH` and starts to broadcast them, if the look-ahead is
-    /// empty. At panel 0 each one has to be updated by those before it; at any later cut all are up
-    /// to date.
+    /// empty. At panel 0 each is first updated by those before it; later all are up to date.
     pub(crate) fn begin(
         &mut self,
         local: &Local<T>,

@@ -162,9 +162,8 @@ pub struct Workspace<T: Factored = f64> {
     packing: Packing<T>,
     /// Whether a second thread progresses messages while this one multiplies.
     has_helper: bool,
-    /// The fewest threads of any rank in this process column. All ranks of the column advance a
-    /// panel at the same point of a step, which follows from this number, not from their own: hosts
-    /// may differ.
+    /// The fewest threads of any rank in this process column, from which follows at which point of
+    /// a step all of them advance a panel: hosts may differ.
     min_threads: usize,
     phases: Phases,
     rates: Rates,

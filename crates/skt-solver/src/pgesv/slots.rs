@@ -36,8 +36,7 @@ pub(crate) enum PanelBuffers {
 
 impl PanelBuffers {
     /// Memory for `count` panels of `nb` columns and up to `doubles` doubles at a time, shared if
-    /// `share` asks for it and all ranks of the process row are on one node. Collective over the
-    /// process row.
+    /// `share` and all ranks of the process row are on one node. Collective over the process row.
     pub(crate) fn new(
         grid: &Grid,
         nb: usize,

@@ -37,8 +37,7 @@ struct Widths {
 /// The border at which the columns from `first` on, of `cols` local columns, are cut into halves of
 /// at least `least` columns, if they are. The left half shrinks, and the border stays until less
 /// than a quarter of the columns is left of it: then the rest is cut into about equal halves again.
-/// It depends on `first` alone: all ranks of a process column, and all starts of a run, have the
-/// same.
+/// It depends on `first` alone: the same on all ranks of a process column, in all starts of a run.
 fn border(first: usize, cols: usize, nb: usize, least: usize) -> Option<usize> {
     let mut right = cols / 2;
     while right >= least.max(1) {
@@ -150,8 +149,7 @@ impl TrailingExchange {
         self.halves.is_some()
     }
 
-    /// The halves of the columns `cols`, which end with the last one; one range where they are not
-    /// cut.
+    /// The halves of the columns `cols`, which end with the last one; or one range, where not cut.
     pub(crate) fn halves(&self, cols: Range<usize>) -> Vec<Range<usize>> {
         assert_eq!(cols.end, self.cols, "the trailing columns");
         let border = border(cols.start, self.cols, self.nb, self.least);

@@ -129,8 +129,7 @@ pub(super) fn exchange<T: Element>(
 }
 
 /// Sends the displaced rows straight to the ranks that get them, and rows of U to those that roll
-/// them for this rank, all at once. Each rank has about `jb / P` of the `jb` rows: the messages are
-/// few, and none is forwarded.
+/// them for this rank, all at once. With about `jb / P` rows a rank, the messages are few.
 fn spread<T: Element>(
     col: &Comm,
     plan: &Plan,

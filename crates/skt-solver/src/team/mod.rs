@@ -103,8 +103,7 @@ impl Team {
     }
 
     /// Runs `job` on every worker while the caller runs `overlapped`, then on the caller (number
-    /// 0). Returns when all are done. If the workers are busy already, the caller does all of it
-    /// alone.
+    /// 0). Returns when all are done. If the workers are busy, the caller does all of it alone.
     pub fn fork<R>(&self, job: &(dyn Fn(usize) + Sync), overlapped: impl FnOnce() -> R) -> R {
         if self.workers.is_empty() || self.out.get() {
             let result = overlapped();

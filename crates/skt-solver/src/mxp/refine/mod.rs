@@ -32,8 +32,7 @@ pub const CORRECTIONS_MAX: usize = 50;
 /// By what a step of classic refinement has to divide the scaled residual.
 const CLASSIC_GAIN: f64 = 8.0;
 
-/// By what a cycle of GMRES has to divide the scaled residual: another cycle from nearly the same x
-/// would gain no more.
+/// As [`CLASSIC_GAIN`], of a cycle of GMRES: from nearly the same x another would gain no more.
 const GMRES_GAIN: f64 = 2.0;
 
 /// Below this order the criterion is that of this order. The roundings of a single product already

@@ -42,11 +42,10 @@ use skt_comm::{CommError, collect};
 /// below this share of them, or below `REST_UNITS` units.
 const REST: f64 = 1e-3;
 const REST_UNITS: f64 = 2.0;
-/// After a rank has been decoded from other ranks, a deviation of fewer units than this may come
-/// from another process column than the one that the checksums locate. An error in the other ranks
-/// that was too small to be noticed is also in the decoded data, and the two errors cancel in the
-/// checksums that the decoding used. If the error grows, the checksums that it did not use seem to
-/// be wrong.
+/// After a rank has been decoded from others, a deviation of fewer units than this may come from
+/// another process column than the checksums locate. An error in the other ranks that was too small
+/// to be noticed is also in the decoded data, and the two cancel in the checksums that the decoding
+/// used. If it grows, the checksums that it did not use seem to be wrong.
 const SURE_UNITS: f64 = 1e6;
 const GRAIN_ROWS: usize = 16;
 /// To predict the time of a check, one in this many rows is timed.
@@ -84,12 +83,11 @@ pub struct CorrectedRank {
     pub first_row: usize,
     /// Columns eliminated at the time of the check.
     pub column: usize,
-    /// Whether this rank certainly produced the wrong number, by computing it or in its memory.
-    /// This is known if the check has found wrong rows on no other rank of the process column, and
-    /// if no row exchange has written to this rank's wrong rows since the check before. A number
-    /// that was wrong on another rank can come here in only two ways. Either an exchange writes it
-    /// to one of the rows, or it comes through U; then a row of U is wrong, too, and an exchange
-    /// has written that row.
+    /// Whether this rank certainly produced the wrong number, by computing it or in its memory: the
+    /// check has found wrong rows on no other rank of the process column, and no row exchange has
+    /// written to this rank's wrong rows since the check before. A number that was wrong on another
+    /// rank comes here only by an exchange that writes it to one of the rows, or through U; then a
+    /// row of U is wrong, too, and an exchange has written that row.
     pub is_origin: bool,
 }
 

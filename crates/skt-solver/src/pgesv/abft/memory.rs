@@ -561,8 +561,7 @@ impl Journal<'_> {
         Ok(())
     }
 
-    /// Lists a step's parts, rows of A2, on the next panel's columns and on the rest; all become
-    /// open.
+    /// Lists a step's parts, rows of A2, on the next panel's columns and on the rest; all are open.
     pub(crate) fn list_parts(
         &self,
         next: impl Iterator<Item = Range<usize>>,

@@ -208,8 +208,7 @@ impl<'r, 'm> Relay<'r, 'm> {
         self.taken
     }
 
-    /// Wrong data that sums outside A have shown: they differ from the data of this rank by more
-    /// than rounding.
+    /// Wrong data that sums outside A have shown: they differ by more than rounding.
     pub(crate) fn noticed(&self) -> Option<Noticed> {
         self.noticed
     }

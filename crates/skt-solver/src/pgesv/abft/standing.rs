@@ -28,8 +28,7 @@ pub(super) struct MemoryReport {
     pub confirmed: u64,
     pub state: MemoryState,
     pub start: u64,
-    /// Whether checksum sums must still pass this rank before it may leave the panel whose rows it
-    /// has exchanged.
+    /// Whether sums must still pass this rank before it may leave the panel of its last exchange.
     pub is_summing: bool,
     pub is_torn: bool,
     pub is_wrong: bool,

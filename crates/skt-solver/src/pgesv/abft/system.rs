@@ -365,9 +365,8 @@ impl<'s> System<'s> {
         Ok((decision, Lost { ranks, by_place, decoded }))
     }
 
-    /// Takes this rank, `number` in the whole grid, to the cut that all have decided on, or
-    /// generates its part of the system. Returns the cut, and how many ranks take back what they
-    /// have computed beyond it.
+    /// Takes this rank, `number` in the whole grid, to the agreed cut, or generates its part of the
+    /// system. Returns the cut, and how many ranks take back what they computed beyond it.
     pub(super) fn go_to_cut(
         &self,
         decision: &Decision,

@@ -57,6 +57,8 @@ pub const OPENMPI_ARGUMENTS: [&str; 17] = [
 ];
 /// The folder that head and nodes share.
 pub const SHARED: &str = "/mnt";
+/// The folder for files of tests; an example has none.
+const FILES_OF_TESTS: Option<&str> = option_env!("CARGO_TARGET_TMPDIR");
 /// Marks the head's command line, for [`leftovers`].
 const MARK: &str = "skt-hpl-cluster-box";
 
@@ -136,6 +138,7 @@ far_end() {
     taskset -c $(( ${place:-${host#n}} % $(nproc) )) \
         nsenter -t "$pid" -m -u -i -n -p -- /usr/bin/env -i \
         PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/mnt \
+        XDG_CACHE_HOME='@CACHE@' \
         /bin/sh -c "cd /mnt; $*"
 }
 # What is on its way while the link is cut comes when it is healed.
@@ -246,7 +249,9 @@ impl ClusterBox {
         let head = only_child(outer.id() as i32).ok_or("the head has no first process")?;
         let mut cluster =
             Self { outer, head, in_user_namespace, nodes: BTreeMap::new(), daemons: Vec::new() };
-        cluster.write("bin/agent", AGENT_SCRIPT);
+        // Nodes of the same name in other boxes have checked the same libraries.
+        let folder = FILES_OF_TESTS.unwrap_or(SHARED);
+        cluster.write("bin/agent", &AGENT_SCRIPT.replace("@CACHE@", &format!("{folder}/cache")));
         for index in 1..=nodes {
             cluster.power_on(&format!("n{index}"))?;
         }
@@ -277,6 +282,7 @@ impl ClusterBox {
     pub fn on_head(&self, program: &str) -> Command {
         let mut command = self.enter(self.head);
         command.arg(program).env("HOME", SHARED).env_remove("TMPDIR");
+        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         command
     }
 
@@ -561,8 +567,7 @@ const NAMESPACES: [&str; 8] = [
 /// The checkout and the target folder, by the names that this process knows and by those without
 /// links: a folder comes before those in it.
 fn visible() -> BTreeSet<PathBuf> {
-    // An example has no folder for files of tests.
-    let files_of_tests = option_env!("CARGO_TARGET_TMPDIR").map(Path::new);
+    let files_of_tests = FILES_OF_TESTS.map(Path::new);
     let this_program = std::env::current_exe().unwrap_or_default();
     let folders = [
         Some(Path::new(env!("CARGO_MANIFEST_DIR"))),

@@ -32,22 +32,33 @@ fn launch(folder: &Path, flags: &str) -> (Output, Value) {
 }
 
 #[test]
-fn a_run_that_is_done_leaves_a_record() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let run = format!("launch-json-{}", std::process::id());
-    let (output, record) =
-        launch(folder.path(), &format!("{LOCAL} --np 2 -- --n 200 --nb 16 --run-id {run}"));
-    let printed = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{printed}");
-    published().check(&record);
-    assert_eq!((&record["status"], &record["exit"]), (&"finished".into(), &0.into()));
-    assert_eq!(record["starts"], 1);
+fn bad_input_is_reported_and_a_job_that_cannot_start_ends() {
+    let refuses = |flags: &str, words: &str| {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("hosts"), "n1\nn2\n").expect("our folder");
+        let mut command = mpi_program(env!("CARGO_BIN_EXE_skt-hpl"));
+        command.current_dir(folder.path()).arg("launch").args(flags.split(' '));
+        let output = command.output().expect("it starts");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{printed}");
+        assert!(printed.contains(words), "{words}: {printed}");
+    };
+    let job = "-- --n 100 --p 1 --q 2";
+    refuses(&format!("{LOCAL} --np 2 {job} --nb 0"), "--nb");
+    let signs = "gave no sign of life in 3 starts";
+    refuses(&format!("--launcher openmpi --launcher-program /bin/false --np 2 {job}"), signs);
+    // A launcher that returns 0 and has done nothing is no success.
+    let ended = "the launcher ended with code 0";
+    refuses(&format!("--launcher openmpi --launcher-program /bin/true --np 2 {job}"), ended);
+    let agent = "--launcher openmpi --hosts hosts --agent /nonexistent/ssh";
+    let words = "cannot start /nonexistent/ssh, which runs commands on the nodes";
+    refuses(&format!("{agent} {job}"), words);
 }
 
 /// The first reason is the nodes that the agent cannot reach, in one; as nothing was started, no
 /// data is reported as kept.
 #[test]
-fn a_refused_agent_is_reported_and_leaves_a_record() {
+fn a_refused_agent_and_a_run_that_is_done_leave_a_record() {
     let folder = tempfile::tempdir().expect("a folder");
     let agent = folder.path().join("agent");
     let refused =
@@ -68,9 +79,19 @@ fn a_refused_agent_is_reported_and_leaves_a_record() {
         printed.contains("nothing was started") && !printed.contains("survived is kept"),
         "{printed}"
     );
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = format!("launch-json-{}", std::process::id());
+    let (output, record) =
+        launch(folder.path(), &format!("{LOCAL} --np 2 -- --n 200 --nb 16 --run-id {run}"));
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{printed}");
+    published().check(&record);
+    assert_eq!((&record["status"], &record["exit"]), (&"finished".into(), &0.into()));
+    assert_eq!(record["starts"], 1);
 }
 
-/// Every tenth of 2,000 nodes cannot be reached: spares are mixed in.
+/// Every tenth of 500 nodes cannot be reached: spares are mixed in.
 #[test]
 fn output_does_not_grow_with_the_nodes() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -82,18 +103,18 @@ fn output_does_not_grow_with_the_nodes() {
     let agent =
         "#!/bin/sh\ncase $1 in *0) echo \"no route to $1\" >&2; exit 255;; esac\ncat answer\n";
     write_script(&folder.path().join("agent"), agent);
-    let hosts: String = (1..=2000).map(|node| format!("n{node}\n")).collect();
+    let hosts: String = (1..=500).map(|node| format!("n{node}\n")).collect();
     fs::write(folder.path().join("hosts"), hosts).expect("our folder");
-    let flags = "--hosts hosts --np 1800 --agent ./agent --max-restarts 0 --program /bin/true";
+    let flags = "--hosts hosts --np 450 --agent ./agent --max-restarts 0 --program /bin/true";
     let mut command = mpi_program(program);
     command.current_dir(folder.path()).arg("launch").args(flags.split(' '));
     command.args(["--launcher-template", "true {hostfile} {command}"]);
     let output = command.output().expect("it starts");
     let printed = String::from_utf8_lossy(&output.stderr);
-    let lost = "n10, n20, n30, n40, n50, n60, n70, n80, and 172 more (probe: exit status: 255; \
-                no route to NODE); n[1801-1809], ";
+    let lost = "n10, n20, n30, n40, n50, n60, n70, n80, and 37 more (probe: exit status: 255; \
+                no route to NODE); n[451-459], ";
     assert!(printed.contains(lost) && printed.contains(" take their places\n"), "{printed}");
-    assert!(printed.contains("start 1: 1800 ranks on n[1-9], n1801, n[11-19], "), "{printed}");
+    assert!(printed.contains("start 1: 450 ranks on n[1-9], n451, n[11-19], "), "{printed}");
     assert!(output.stdout.len() + output.stderr.len() <= 2000, "{printed}");
 }
 

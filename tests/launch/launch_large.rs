@@ -94,35 +94,22 @@ impl Ended {
     }
 }
 
-/// The three syncs of an image take 3 s each, in which no column advances.
-const SLOW_SYNCS: (&str, &str) = ("SYNC_SECONDS", "3");
-
+/// The three syncs of an image take 2.5 s each, in which no column advances: for the rank that
+/// writes it, and where the one that sends heartbeats waits for a message of the one that waits for
+/// its image.
 #[test]
-fn a_rank_that_writes_its_image_is_not_hung() {
-    let run = Run::new("abft");
-    // The run has one cut with an image.
-    let flags = "--n 512 --nb 256 --p 1 --q 1 --ft abft --level local:";
-    let flags = format!("{flags}{},every=1ms!", run.images());
-    let ended = run.ended("--hang-after 5s", &flags, &[SLOW_SYNCS]);
-    let written = ended.passed_at_once().report.contains("name local:");
-    assert!(written, "{}", ended.report);
-}
-
-#[test]
-fn a_rank_that_waits_for_its_image_is_not_hung() {
-    let run = Run::new("self");
-    let flags = "--n 768 --nb 256 --p 1 --q 2 --checkpoint-every 1p! --level local:";
-    let flags = format!("{flags}{},every=1ms!", run.images());
-    run.ended("--hang-after 5s", &flags, &[SLOW_SYNCS]).passed_at_once();
-}
-
-/// The rank that sends heartbeats waits for a message of the rank that waits for its image.
-#[test]
-fn a_job_that_waits_for_an_image_of_another_rank_is_not_hung() {
-    let run = Run::new("other");
-    let flags = "--n 768 --nb 256 --p 1 --q 2 --checkpoint-every 1p! --level local:";
-    let flags = format!("{flags}{},every=1ms!", run.images());
-    run.ended("--hang-after 5s", &flags, &[SLOW_SYNCS, ("RANK", "1")]).passed_at_once();
+fn a_rank_that_waits_for_an_image_is_not_hung() {
+    let slow_syncs = ("SYNC_SECONDS", "2.5");
+    for (name, flags, of_rank) in [
+        ("abft", "--n 512 --nb 256 --p 1 --q 1 --ft abft", &[][..]),
+        ("self", "--n 512 --nb 256 --p 1 --q 2 --checkpoint-every 1p!", &[("RANK", "1")]),
+    ] {
+        let run = Run::new(name);
+        let flags = format!("{flags} --level local:{},every=1ms!", run.images());
+        let ended = run.ended("--hang-after 5s", &flags, &[&[slow_syncs], of_rank].concat());
+        let written = ended.passed_at_once().report.contains("name local:");
+        assert!(written, "{}", ended.report);
+    }
 }
 
 #[test]

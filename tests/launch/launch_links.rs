@@ -9,11 +9,6 @@ use nix::sys::signal::Signal;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 
-/// A box for Open MPI.
-fn cluster(nodes: usize, spares: usize) -> Option<Alone> {
-    supervised::cluster(Kind::Openmpi, nodes, spares)
-}
-
 /// Asserts that node `lost` was replaced after failure `index`, and that the run names its link as
 /// the reason.
 fn assert_link_named(ended: &Ended, index: usize, lost: &str) {
@@ -35,51 +30,40 @@ fn assert_link_named(ended: &Ended, index: usize, lost: &str) {
     }
 }
 
-/// A link dies while the data of another node is rebuilt, and then those of two nodes at once.
+/// Links of a node and of a spare are dead before they are used. Then one dies while the data of
+/// another node is rebuilt, and those of two nodes at once.
 #[test]
-fn links_that_die_in_recovery_and_at_once_are_found() {
-    let Some(mut cluster) = cluster(4, 4) else { return };
+fn dead_links_are_found_whenever_they_die() {
+    let Some(mut cluster) = openmpi_box(4, 6) else { return };
+    cluster.cut_network_of_the_job("n2");
     let run = format!("{} --parities 2 --inject 3@recover:rebuild", run_of(LONG_N));
     let launch = launch(&cluster, true, "", &run);
     wait_for_column(&cluster, 1, 800);
-    cluster.power_off("n2");
+    cluster.cut_network_of_the_job("n6");
+    cluster.power_off("n3");
     // Rank 3, on n4, dies there.
     wait_for("recovery", || {
         let is_there = beats(&cluster, 2).iter().any(|beat| beat["phase"] == "recover-rebuild");
         is_there && cluster.pids("n4", "skt-hpl").is_empty()
     });
-    cluster.cut_network_of_the_job("n3");
+    cluster.cut_network_of_the_job("n1");
     wait_for_column(&cluster, 3, 1500);
     let cut = unix();
-    ["n1", "n5"].iter().for_each(|node| cluster.cut_network_of_the_job(node));
+    ["n5", "n7"].iter().for_each(|node| cluster.cut_network_of_the_job(node));
     let ended = launch.end(&cluster);
-    ended.passed().replaced(0, "n2", "n5");
-    ended.replaced(1, "n3", "n6");
-    assert_link_named(&ended, 1, "n3");
-    ended.replaced(2, "n1", "n7");
-    ended.replaced(2, "n5", "n8");
-    ["n1", "n5"].iter().for_each(|node| assert_link_named(&ended, 2, node));
+    ended.passed().prints("n2 its link is dead");
+    assert_eq!(ended.account["nodes"]["out"][0]["host"]["name"], "n2", "{}", ended.account);
+    ended.replaced(0, "n3", "n7");
+    ended.replaced(1, "n1", "n8");
+    assert_link_named(&ended, 1, "n1");
+    ended.replaced(2, "n5", "n9");
+    ended.replaced(2, "n7", "n10");
+    ["n5", "n7"].iter().for_each(|node| assert_link_named(&ended, 2, node));
     ended.print("two dead links", 2, cut);
     assert_eq!(ended.failures(), 3, "{}", ended.account);
     ended.resumed_beyond(2, 1100);
-    ["n1", "n3", "n5"].iter().for_each(|node| cluster.heal(node));
+    ["n1", "n2", "n5", "n6", "n7"].iter().for_each(|node| cluster.heal(node));
     ended.passed_with_the_same_x(&cluster);
-}
-
-/// The links of a node and of a spare are dead before they are used.
-#[test]
-fn nodes_whose_links_are_dead_are_not_used() {
-    let Some(mut cluster) = cluster(4, 3) else { return };
-    cluster.cut_network_of_the_job("n2");
-    let launch = launch(&cluster, true, "", &run());
-    wait_for_column(&cluster, 1, 800);
-    cluster.cut_network_of_the_job("n6");
-    cluster.power_off("n3");
-    let ended = launch.end(&cluster);
-    ended.passed().replaced(0, "n3", "n7");
-    assert_eq!(ended.failures(), 1, "{}", ended.account);
-    ended.prints("n2 its link is dead");
-    assert_eq!(ended.account["nodes"]["out"][0]["host"]["name"], "n2", "{}", ended.account);
 }
 
 /// How nodes are lost.

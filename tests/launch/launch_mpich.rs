@@ -9,10 +9,8 @@ use crate::supervised::Kind;
 
 scenarios! {
     Kind::Mpich;
-    an_undisturbed_run_passes_and_leaves_nothing
     losses_one_after_the_other
     a_node_powered_off_under_checksums_with_images
-    a_rank_killed
 }
 
 /// Hydra starts a program for Open MPI as single processes.

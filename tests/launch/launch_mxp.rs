@@ -5,7 +5,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use crate::dice::Dice;
-use crate::supervised;
+use crate::mpirun::mpi_program;
 use crate::supervised::*;
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -17,11 +17,6 @@ const RUN: &str = "mxp --n 2400 --nb 64 --p 1 --q 4 --matrix scaled --checkpoint
 const OPERANDS: [&str; 2] = ["fp32", "bf16-emulated"];
 /// The first checkpoint of the refinement.
 const REFINED: u64 = 8;
-
-/// A box for Open MPI.
-fn cluster(nodes: usize, spares: usize) -> Option<Alone> {
-    supervised::cluster(Kind::Openmpi, nodes, spares)
-}
 
 /// The x of a run without checkpoints and with products of these operands, on four nodes that are
 /// on, and its seconds.
@@ -40,7 +35,7 @@ fn undisturbed(cluster: &Alone, gemm: &str) -> (String, f64) {
 
 #[test]
 fn hpl_mxp_loses_a_node_as_it_factors_and_one_as_it_refines() {
-    let Some(mut cluster) = cluster(4, 2) else { return };
+    let Some(mut cluster) = openmpi_box(4, 2) else { return };
     let launch = launch(&cluster, true, "", &format!("{RUN} --inject back"));
     wait_for_column(&cluster, 1, 800);
     cluster.power_off("n2");
@@ -56,13 +51,17 @@ fn hpl_mxp_loses_a_node_as_it_factors_and_one_as_it_refines() {
     assert_eq!(ended.x(), undisturbed(&cluster, OPERANDS[0]).0);
 }
 
-/// Bytes of the largest of four ranks on four nodes, checkpoints included.
-fn rank_bytes(cluster: &Alone, run: &str) -> u64 {
-    let run = format!("{run} --nb 64 --p 1 --q 4 --json report.json --progress off");
-    // How fast the nodes are does not count here.
-    let fast = "--launcher-arg=-x --launcher-arg=LD_PRELOAD=";
-    launch(cluster, false, fast, &run).end(cluster).passed();
-    let text = fs::read_to_string(cluster.shared().join("report.json")).expect("a report");
+/// Bytes of the largest of four ranks on this machine, checkpoints included.
+fn rank_bytes(run: &str) -> u64 {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = mpi_program(env!("CARGO_BIN_EXE_skt-hpl"));
+    command.current_dir(folder.path()).args(["launch", "--np", "4", "--launcher", "openmpi"]);
+    command.args(["--launcher-arg=--oversubscribe", "--"]).args(run.split(' '));
+    command.args(["--nb", "64", "--p", "1", "--q", "4", "--json", "report.json"]);
+    command.args(["--allow-shared-domains", "--run-id", &format!("fits-{}", std::process::id())]);
+    let output = command.output().expect("started");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = fs::read_to_string(folder.path().join("report.json")).expect("a report");
     let report: Value = serde_json::from_str(&text).expect("JSON");
     report["tests"][0]["rank_bytes"].as_u64().expect("a number")
 }
@@ -72,14 +71,12 @@ fn rank_bytes(cluster: &Alone, run: &str) -> u64 {
 /// checkpoints.
 #[test]
 fn protected_hpl_mxp_fits_into_the_memory_of_hpl() {
-    let Some(cluster) = cluster(4, 0) else { return };
     let n: usize = 4000;
-    let hpl = rank_bytes(&cluster, &format!("--n {n} --ft none"));
+    let hpl = rank_bytes(&format!("--n {n} --ft none"));
     let ours = (n as f64 * 0.75f64.sqrt()) as usize;
     let flags = "--ft self --group-size 4 --checkpoint-every 10p!";
-    let mxp = rank_bytes(&cluster, &format!("mxp --n {ours} {flags}"));
+    let mxp = rank_bytes(&format!("mxp --n {ours} {flags}"));
     assert!(mxp <= hpl && mxp > hpl / 2, "{mxp} bytes at N = {ours}, {hpl} at N = {n}");
-    assert_clean(&cluster);
 }
 
 /// What a random run loses.
@@ -166,7 +163,7 @@ impl Case {
 
     /// Plays the case. A panic is a failure.
     fn play(&self, x: &str) -> End {
-        let mut cluster = cluster(4, 2).expect("a box can be made");
+        let mut cluster = openmpi_box(4, 2).expect("a box can be made");
         let inject = match self.when {
             When::At(_) => String::new(),
             When::Refining => format!(" --inject {}@back", self.victim),
@@ -197,7 +194,7 @@ impl Case {
 #[ignore = "takes minutes"]
 fn hpl_mxp_loses_nodes_many_times() {
     let undisturbed =
-        OPERANDS.map(|gemm| undisturbed(&cluster(4, 0).expect("a box can be made"), gemm));
+        OPERANDS.map(|gemm| undisturbed(&openmpi_box(4, 0).expect("a box can be made"), gemm));
     let seconds = undisturbed[0].1;
     let mut ends = Vec::new();
     soak("SOAK", 10, 3600, |seed| {

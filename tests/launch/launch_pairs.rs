@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::supervised;
 use crate::supervised::*;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
@@ -59,10 +58,10 @@ const PAIRS: usize = 4 * SECONDS.len() * MOMENTS.len() * 2;
 const RUN: &str = "--n 4800 --nb 64 --p 1 --q 4 --checkpoint-every 6p! --progress off --parities 2";
 
 /// The x that all runs must have, kept for the tests of this process.
-fn reference_x(kind: Kind) -> Option<String> {
+fn reference_x() -> Option<String> {
     static X: OnceLock<Option<String>> = OnceLock::new();
     let play = || {
-        let cluster = supervised::cluster(kind, 4, 0)?;
+        let cluster = openmpi_box(4, 0)?;
         let run = RUN.replace("--parities 2", "--ft none");
         let ended = launch(&cluster, false, "--launcher-arg=-x --launcher-arg=LD_PRELOAD=", &run);
         Some(ended.end(&cluster).passed().x().to_owned())
@@ -91,7 +90,7 @@ impl Pair {
     /// Plays the pair. The first link dies at `column`; `jitter` moves the moment of the second.
     /// Returns the seconds from the second loss until the job computed again, if it had to.
     fn play(&self, column: u64, jitter: Duration, x: &str) -> Option<f64> {
-        let cluster = supervised::cluster(Kind::Openmpi, 4, 2).expect("a box can be made");
+        let cluster = openmpi_box(4, 2).expect("a box can be made");
         if self.is_blind {
             cluster.nodes_on().iter().for_each(|node| cluster.block_link_tests(node));
         }
@@ -130,36 +129,38 @@ impl Pair {
     }
 }
 
-/// The second link dies in the second start.
+/// Where links cannot be tested: the second link dies in the second start, and there is one spare.
+/// The run is refused by name; the nodes that are left share the ranks if the user wants that.
 #[test]
-fn dead_links_that_cannot_be_tested_are_survived() {
-    let Some(x) = reference_x(Kind::Openmpi) else { return };
-    let (second, when) = (Second::Node(2), When::AfterStart(200));
-    let pair = Pair { first: 1, second, when, is_blind: true };
-    pair.play(500, Duration::from_millis(300), &x);
-}
-
-#[test]
-fn dead_links_beyond_the_spares_are_refused_by_name() {
-    let Some(cluster) = supervised::cluster(Kind::Openmpi, 4, 1) else { return };
+fn dead_links_that_cannot_be_tested_are_survived_or_named() {
+    let Some(cluster) = openmpi_box(4, 1) else { return };
     cluster.nodes_on().iter().for_each(|node| cluster.block_link_tests(node));
-    let launch = launch(&cluster, true, &slow_ranks(&cluster), RUN);
+    let run = format!("{} --parities 2", run_of(LONG_N));
+    let first = launch(&cluster, true, "", &run);
     wait_for_column(&cluster, 1, 500);
-    ["n2", "n4"].iter().for_each(|node| cluster.cut_network_of_the_job(node));
-    let ended = launch.end(&cluster);
+    cluster.cut_network_of_the_job("n2");
+    first.wait_for_words("start 2: ");
+    cluster.cut_network_of_the_job("n4");
+    let ended = first.end(&cluster);
     assert_eq!(ended.code, Some(75), "{}", ended.printed);
     let why = ended.printed.lines().rfind(|line| line.contains("giving up: ")).expect("a reason");
     assert!(why.contains("out of the launcher's reach"), "{why}");
     // The spare has taken the place of the other one.
     assert!(why.contains("n2") != why.contains("n4") && !why.contains("n1"), "{why}");
     assert!(why.ends_with("no spare node is left"), "{why}");
+
+    let ended = launch(&cluster, true, "--no-spare spread", &run).end(&cluster);
+    ended.passed().prints(" out of the launcher's reach, although it answers the agent; ");
+    ended.prints(" runs its ranks, too");
+    ["n2", "n4"].iter().for_each(|node| cluster.heal(node));
+    ended.passed_with_the_same_x(&cluster);
 }
 
 /// Pairs of dead links, each in a separate run. `scripts/dev/soak-node-loss --pairs` runs it.
 #[test]
 #[ignore = "takes minutes"]
 fn pairs_of_dead_links() {
-    let x = reference_x(Kind::Openmpi).expect("a box can be made");
+    let x = reference_x().expect("a box can be made");
     soak("PAIR", 60, 7200, |seed| {
         // A step that has no common divisor with the number of pairs: few rounds are spread over
         // all kinds of pairs, and many play all.

@@ -7,10 +7,10 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::cluster_box::{NETWORK, OPENMPI_ARGUMENTS, SHARED};
+use crate::cluster_box::{OPENMPI_ARGUMENTS, SHARED};
 use crate::large_machine;
 use crate::report_schema::Schema;
-use crate::supervised::{self, Alone, Kind};
+use crate::supervised::{self, Alone, Kind, SLURM_ENVIRONMENT, openmpi_box};
 use serde_json::Value;
 
 const NODES: usize = 8;
@@ -24,10 +24,6 @@ struct Pace {
 const PACE: Pace = Pace { gflops: "1", n: "1000" };
 /// So slow that the waits of a thread for a core of a busy machine do not count.
 const SLOW_PACE: Pace = Pace { gflops: "0.2", n: "500" };
-
-fn cluster() -> Option<Alone> {
-    supervised::cluster(Kind::Openmpi, NODES, 0)
-}
 
 /// How a screening ended.
 struct Ended {
@@ -53,17 +49,13 @@ fn command(cluster: &Alone, pace: &Pace, faults: &[(&str, &str)]) -> Command {
             let words = OPENMPI_ARGUMENTS.map(str::to_owned).into_iter();
             let words = words.chain(variables.flat_map(exported));
             command.args(words.map(|word| format!("--launcher-arg={word}")));
-            command.env("OMPI_ALLOW_RUN_AS_ROOT", "1");
-            command.env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
             command
         }
         Kind::Slurm => {
             let mut command = cluster.on_head("salloc");
             command.args([&format!("--nodes={NODES}"), "srun", "--mpi=pmix"]);
             command.args(["--ntasks-per-node=1", "bin/skt-hpl", "screen"]);
-            command.env("SLURM_CONF", "/mnt/slurm.conf").env("OMPI_MCA_btl", "self,tcp");
-            command.env("OMPI_MCA_btl_tcp_if_include", NETWORK).env("OMPI_MCA_pml", "ob1");
-            command.env("OMPI_MCA_mpi_yield_when_idle", "1").envs(variables);
+            command.envs(SLURM_ENVIRONMENT).envs(variables);
             command
         }
         Kind::Ssh | Kind::Mpich => unreachable!("no test here"),
@@ -123,26 +115,14 @@ impl Ended {
     }
 }
 
-#[test]
-fn sound_nodes_are_silent() {
-    let Some(cluster) = cluster() else { return };
-    screen(&cluster, &[]).names(&[]);
-}
-
-/// Under a launcher of the user's own: a wrong node is named, and no other.
-pub fn a_wrong_node_is_named_under(kind: Kind) {
-    let Some(cluster) = supervised::cluster(kind, NODES, 0) else { return };
-    screen(&cluster, &[("FLIP", "40"), ("HOST", "n6")]).names(&[("n6", "wrong")]);
-}
-
 /// The longest time from the loss of a node until a launcher has ended its job: five seconds until
 /// Slurm counts a node as down, and the rest on a busy machine.
 const LOSS_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Screens the nodes, and powers one off in the second round. Returns how the screening ended, and
 /// how long that took.
-fn lose_a_node(cluster: &mut Alone, lost: &str) -> (Ended, Duration) {
-    let mut command = command(cluster, &PACE, &[]);
+fn lose_a_node(cluster: &mut Alone, lost: &str, faults: &[(&str, &str)]) -> (Ended, Duration) {
+    let mut command = command(cluster, &PACE, faults);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("nsenter");
     let mut stdout = child.stdout.take().expect("piped");
     let text = std::thread::spawn(move || {
@@ -165,17 +145,18 @@ fn lose_a_node(cluster: &mut Alone, lost: &str) -> (Ended, Duration) {
 }
 
 #[test]
-fn a_node_that_dies_is_named_and_the_others_are_screened() {
-    let Some(mut cluster) = cluster() else { return };
-    let (ended, _) = lose_a_node(&mut cluster, "n3");
-    ended.names(&[("n3", "unreachable")]);
+fn nodes_that_die_are_wrong_or_out_of_reach_are_named_at_once() {
+    let Some(mut cluster) = openmpi_box(NODES, 0) else { return };
+    cluster.power_off("n7");
+    let (ended, _) = lose_a_node(&mut cluster, "n3", &[("FLIP", "40"), ("HOST", "n5")]);
+    ended.names(&[("n3", "unreachable"), ("n5", "wrong"), ("n7", "unreachable")]);
     assert!(ended.printed.contains("screen: n3 is lost: "), "{}", ended.printed);
 }
 
 /// Under a launcher of the user's own the job ends with the node: promptly, with its name.
 pub fn a_node_that_dies_ends_the_job_under(kind: Kind) {
     let Some(mut cluster) = supervised::cluster(kind, NODES, 0) else { return };
-    let (ended, took) = lose_a_node(&mut cluster, "n3");
+    let (ended, took) = lose_a_node(&mut cluster, "n3", &[]);
     println!("{kind:?}: {took:?}\n{}\n{}", ended.printed, ended.text);
     assert!(took < LOSS_PATIENCE, "{took:?}");
     assert_ne!(ended.code, Some(0), "{}", ended.printed);
@@ -188,17 +169,9 @@ pub fn a_node_that_dies_ends_the_job_under(kind: Kind) {
 
 #[test]
 fn a_slow_node_is_named() {
-    let Some(cluster) = cluster() else { return };
+    let Some(cluster) = openmpi_box(NODES, 0) else { return };
     let faults = [("GFLOPS", "0.02"), ("HOST", "n3")];
     screen_at(&cluster, &SLOW_PACE, &faults).names(&[("n3", "slow")]);
-}
-
-#[test]
-fn a_wrong_node_and_one_out_of_reach_are_named_at_once() {
-    let Some(mut cluster) = cluster() else { return };
-    cluster.power_off("n7");
-    let ended = screen(&cluster, &[("FLIP", "40"), ("HOST", "n5")]);
-    ended.names(&[("n5", "wrong"), ("n7", "unreachable")]);
 }
 
 mod timing {
@@ -206,8 +179,15 @@ mod timing {
 
     #[test]
     #[ignore = "timing: links of nodes that share busy cores scatter by more than a slow link"]
+    fn sound_nodes_are_silent() {
+        let Some(cluster) = openmpi_box(NODES, 0) else { return };
+        screen(&cluster, &[]).names(&[]);
+    }
+
+    #[test]
+    #[ignore = "timing: links of nodes that share busy cores scatter by more than a slow link"]
     fn a_node_behind_a_slow_link_is_named() {
-        let Some(cluster) = cluster() else { return };
+        let Some(cluster) = openmpi_box(NODES, 0) else { return };
         slow_link(&cluster, "n4");
         let ended = screen(&cluster, &[]);
         ended.names(&[("n4", "slow")]);
@@ -218,7 +198,7 @@ mod timing {
     #[test]
     #[ignore = "timing: links of nodes that share busy cores scatter by more than a slow link"]
     fn a_slow_link_a_wrong_and_an_unreachable_node_are_named() {
-        let Some(mut cluster) = cluster() else { return };
+        let Some(mut cluster) = openmpi_box(NODES, 0) else { return };
         slow_link(&cluster, "n2");
         cluster.power_off("n7");
         let ended = screen(&cluster, &[("FLIP", "40"), ("HOST", "n5")]);

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use crate::supervised;
 use crate::supervised::*;
 
 /// As large as takes about half a minute on two cores.
@@ -60,7 +59,7 @@ fn time_of(beats: &[serde_json::Value], column: u64) -> f64 {
 
 /// The rest of a run that loses n2, or begins without it and with two ranks on n1.
 fn rest(is_lost: bool) -> Rest {
-    let mut cluster = supervised::cluster(Kind::Openmpi, 4, 0).expect("a box can be made");
+    let mut cluster = openmpi_box(4, 0).expect("a box can be made");
     let run =
         format!("--n {ORDER} --nb 128 --p 1 --q 4 --ft self --checkpoint-every 8p! --progress off");
     let before = load();

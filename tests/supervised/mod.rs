@@ -4,6 +4,7 @@
 #[macro_use]
 pub mod scenarios;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read};
 use std::os::unix::process::CommandExt as _;
@@ -72,6 +73,15 @@ SlurmdLogFile=/run/slurmd.log
 NodeName=n[1-16] CPUs=1 State=UNKNOWN
 PartitionName=all Nodes=ALL Default=YES State=UP
 ";
+
+/// The environment of salloc: its configuration, and settings that are flags of mpirun elsewhere.
+pub const SLURM_ENVIRONMENT: [(&str, &str); 5] = [
+    ("SLURM_CONF", "/mnt/slurm.conf"),
+    ("OMPI_MCA_btl", "self,tcp"),
+    ("OMPI_MCA_btl_tcp_if_include", NETWORK),
+    ("OMPI_MCA_pml", "ob1"),
+    ("OMPI_MCA_mpi_yield_when_idle", "1"),
+];
 
 impl Kind {
     /// Our program, built for this MPI.
@@ -179,6 +189,17 @@ pub fn cluster(kind: Kind, nodes: usize, spares: usize) -> Option<Alone> {
             None
         }
     }
+}
+
+/// What [`cluster`] gives for Open MPI.
+pub fn openmpi_box(nodes: usize, spares: usize) -> Option<Alone> {
+    cluster(Kind::Openmpi, nodes, spares)
+}
+
+/// What `skt-hpl status` prints.
+pub fn status(cluster: &Alone) -> String {
+    let output = cluster.on_head("bin/skt-hpl").arg("status").output().expect("nsenter");
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// Two boxes run at a time for each processor, because their jobs wait more than they compute. A
@@ -348,10 +369,7 @@ pub fn launch(cluster: &Alone, spares: bool, flags: &str, run: &str) -> Launch {
             let mut command = cluster.on_head("salloc");
             let nodes = cluster.nodes_on().len();
             command.args(["--no-kill", &format!("--nodes={nodes}"), "bin/skt-hpl"]);
-            // Settings that are flags of mpirun elsewhere.
-            command.env("SLURM_CONF", "/mnt/slurm.conf").env("OMPI_MCA_btl", "self,tcp");
-            command.env("OMPI_MCA_btl_tcp_if_include", NETWORK).env("OMPI_MCA_pml", "ob1");
-            command.env("OMPI_MCA_mpi_yield_when_idle", "1");
+            command.envs(SLURM_ENVIRONMENT);
             command
         }
     };
@@ -369,7 +387,6 @@ pub fn launch(cluster: &Alone, spares: bool, flags: &str, run: &str) -> Launch {
     {
         command.args(["--overlap", &how]);
     }
-    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     // The tests may run under nohup, and a signal that is ignored at the start stays ignored.
     // SAFETY: one system call, which is allowed between fork and exec, and no handler.
     unsafe {

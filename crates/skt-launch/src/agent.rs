@@ -12,54 +12,45 @@ pub struct NamedAgent {
     pub source: String,
 }
 
-/// Arguments of a launcher, without hyphens, and variables that name the same.
-type Names = [&'static [&'static str]; 2];
-
-/// What names the agent of a launcher, the names of Open MPI 5 before those of version 4, and those
-/// of MPICH before those of Intel MPI; and what names further arguments of the agent, which come
-/// before the node.
-fn names(starter: Starter) -> [Names; 2] {
+/// What names the agent of a launcher, and what names further arguments of the agent, which come
+/// before the node: arguments of the launcher without hyphens, and variables. Those of Open MPI 5
+/// come before those of version 4, and those of MPICH before those of Intel MPI.
+fn names(starter: Starter) -> [[&'static str; 2]; 2] {
+    const OPENMPI: [[&str; 2]; 2] = [
+        [
+            "plm_ssh_agent plm_rsh_agent",
+            "PRTE_MCA_plm_ssh_agent PRTE_MCA_plm_rsh_agent \
+             OMPI_MCA_plm_ssh_agent OMPI_MCA_plm_rsh_agent",
+        ],
+        [
+            "plm_ssh_args plm_rsh_args",
+            "PRTE_MCA_plm_ssh_args PRTE_MCA_plm_rsh_args \
+             OMPI_MCA_plm_ssh_args OMPI_MCA_plm_rsh_args",
+        ],
+    ];
+    const MPICH: [&str; 2] = [
+        "launcher-exec bootstrap-exec",
+        "HYDRA_LAUNCHER_EXEC HYDRA_BOOTSTRAP_EXEC I_MPI_HYDRA_BOOTSTRAP_EXEC",
+    ];
     match starter {
-        Starter::Openmpi => [
-            [
-                &["plm_ssh_agent", "plm_rsh_agent"],
-                &[
-                    "PRTE_MCA_plm_ssh_agent",
-                    "PRTE_MCA_plm_rsh_agent",
-                    "OMPI_MCA_plm_ssh_agent",
-                    "OMPI_MCA_plm_rsh_agent",
-                ],
-            ],
-            [
-                &["plm_ssh_args", "plm_rsh_args"],
-                &[
-                    "PRTE_MCA_plm_ssh_args",
-                    "PRTE_MCA_plm_rsh_args",
-                    "OMPI_MCA_plm_ssh_args",
-                    "OMPI_MCA_plm_rsh_args",
-                ],
-            ],
-        ],
-        Starter::Mpich => [
-            [
-                &["launcher-exec", "bootstrap-exec"],
-                &["HYDRA_LAUNCHER_EXEC", "HYDRA_BOOTSTRAP_EXEC", "I_MPI_HYDRA_BOOTSTRAP_EXEC"],
-            ],
-            [&[], &[]],
-        ],
-        Starter::Slurm => [[&[], &[]]; 2],
+        Starter::Openmpi => OPENMPI,
+        Starter::Mpich => [MPICH, [""; 2]],
+        Starter::Slurm => [[""; 2]; 2],
     }
 }
 
 /// What one of the names has as its value, with that name.
 fn found(
-    [known, variables]: Names,
+    [known, variables]: [&str; 2],
     arguments: &[String],
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Option<(String, String)> {
-    let at = arguments.iter().position(|word| known.contains(&word.trim_start_matches('-')));
+    let is_known =
+        |word: &String| known.split_whitespace().any(|known| known == word.trim_start_matches('-'));
+    let at = arguments.iter().position(is_known);
     let argument = at.and_then(|at| Some((arguments[at].clone(), arguments.get(at + 1)?.clone())));
-    let variable = || variables.iter().find_map(|name| Some(((*name).to_owned(), env(name)?)));
+    let mut variables = variables.split_whitespace();
+    let variable = || variables.find_map(|name| Some((name.to_owned(), env(name)?)));
     argument.or_else(variable).filter(|(_, value)| !value.trim().is_empty())
 }
 

@@ -169,3 +169,19 @@ pub fn run(options: LaunchOptions) -> Result<Exit, SupervisorError> {
     stop::listen().map_err(failed)?;
     shell::Shell::new(options)?.run()
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::probe::{Answer, program_checksum};
+
+    /// The answer of a healthy node to the first question.
+    pub(crate) fn answer() -> Answer {
+        Answer {
+            host: "n1".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            program: program_checksum(),
+            available_bytes: 1 << 30,
+            ..Answer::default()
+        }
+    }
+}

@@ -219,7 +219,7 @@ mod tests {
     }
 
     fn answer(question: &str) -> String {
-        let line = super::super::probe::tests::answer().line();
+        let line = crate::tests::answer().line();
         format!("echo '{}'", line.trim_end().replace("\"question\":0", question))
     }
 

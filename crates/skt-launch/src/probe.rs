@@ -297,25 +297,15 @@ fn make_safe(value: &mut Value) {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use std::num::NonZeroU64;
 
     use super::answer as answer_of;
     use super::*;
+    use crate::tests::answer;
     use skt_checkpoint::checkpoint::level::folder::{ImageFolder, stored_images};
     use skt_checkpoint::checkpoint::level::{Disk, Generation, Slot, SpacedRanks};
     use skt_checkpoint::checkpoint::record::StartId;
-
-    /// The answer of a healthy node to the first question.
-    pub(crate) fn answer() -> Answer {
-        Answer {
-            host: "n1".into(),
-            version: env!("CARGO_PKG_VERSION").into(),
-            program: program_checksum(),
-            available_bytes: 1 << 30,
-            ..Answer::default()
-        }
-    }
 
     fn question(store: String, image_folders: Vec<PathBuf>, purpose: Purpose) -> Question {
         let (run, run_id) = ("r".to_owned(), "r".to_owned());

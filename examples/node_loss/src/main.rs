@@ -180,7 +180,6 @@ fn start(
     let mut command = cluster.on_head("/bin/sh");
     command.args(["-c", &script]).stdin(Stdio::null());
     command.stderr(if is_printed { Stdio::piped() } else { Stdio::null() });
-    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     Ok(command.spawn()?)
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
-use crate::probe::tests::answer;
+use crate::tests::answer;
 
 fn pool(active: &[&str], spares: &[&str]) -> Pool {
     let hosts = |names: &[&str]| {

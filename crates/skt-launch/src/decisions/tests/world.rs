@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::{ALL, beat, corruption, full_disk, options_with, state, try_links};
 use crate::decisions::*;
-use crate::probe::tests::answer;
 use crate::state::Status;
+use crate::tests::answer;
 use skt_config::LaunchSettings;
 use skt_config::launch::NoSpare;
 

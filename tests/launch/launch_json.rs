@@ -32,7 +32,7 @@ fn launch(folder: &Path, flags: &str) -> (Output, Value) {
 }
 
 #[test]
-fn bad_input_is_reported_and_a_job_that_cannot_start_ends() {
+fn what_cannot_start_is_reported() {
     let refuses = |flags: &str, words: &str| {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("hosts"), "n1\nn2\n").expect("our folder");
@@ -53,12 +53,9 @@ fn bad_input_is_reported_and_a_job_that_cannot_start_ends() {
     let agent = "--launcher openmpi --hosts hosts --agent /nonexistent/ssh";
     let words = "cannot start /nonexistent/ssh, which runs commands on the nodes";
     refuses(&format!("{agent} {job}"), words);
-}
 
-/// The first reason is the nodes that the agent cannot reach, in one; as nothing was started, no
-/// data is reported as kept.
-#[test]
-fn a_refused_agent_and_a_run_that_is_done_leave_a_record() {
+    // The first reason is the nodes that the agent cannot reach, in one; as nothing was started, no
+    // data is reported as kept.
     let folder = tempfile::tempdir().expect("a folder");
     let agent = folder.path().join("agent");
     let refused =
@@ -79,7 +76,10 @@ fn a_refused_agent_and_a_run_that_is_done_leave_a_record() {
         printed.contains("nothing was started") && !printed.contains("survived is kept"),
         "{printed}"
     );
+}
 
+#[test]
+fn every_run_leaves_a_record_that_satisfies_the_schema() {
     let folder = tempfile::tempdir().expect("a folder");
     let run = format!("launch-json-{}", std::process::id());
     let (output, record) =
@@ -89,37 +89,8 @@ fn a_refused_agent_and_a_run_that_is_done_leave_a_record() {
     published().check(&record);
     assert_eq!((&record["status"], &record["exit"]), (&"finished".into(), &0.into()));
     assert_eq!(record["starts"], 1);
-}
 
-/// Every tenth of 500 nodes cannot be reached: spares are mixed in.
-#[test]
-fn output_does_not_grow_with_the_nodes() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let program = env!("CARGO_BIN_EXE_skt-hpl");
-    let mut probe = mpi_program(program);
-    probe.args(["probe", "--run=r", "--purpose=start", "--program=/bin/true"]);
-    let answer = probe.stdin(Stdio::null()).output().expect("it starts").stdout;
-    fs::write(folder.path().join("answer"), answer).expect("our folder");
-    let agent =
-        "#!/bin/sh\ncase $1 in *0) echo \"no route to $1\" >&2; exit 255;; esac\ncat answer\n";
-    write_script(&folder.path().join("agent"), agent);
-    let hosts: String = (1..=500).map(|node| format!("n{node}\n")).collect();
-    fs::write(folder.path().join("hosts"), hosts).expect("our folder");
-    let flags = "--hosts hosts --np 450 --agent ./agent --max-restarts 0 --program /bin/true";
-    let mut command = mpi_program(program);
-    command.current_dir(folder.path()).arg("launch").args(flags.split(' '));
-    command.args(["--launcher-template", "true {hostfile} {command}"]);
-    let output = command.output().expect("it starts");
-    let printed = String::from_utf8_lossy(&output.stderr);
-    let lost = "n10, n20, n30, n40, n50, n60, n70, n80, and 37 more (probe: exit status: 255; \
-                no route to NODE); n[451-459], ";
-    assert!(printed.contains(lost) && printed.contains(" take their places\n"), "{printed}");
-    assert!(printed.contains("start 1: 450 ranks on n[1-9], n451, n[11-19], "), "{printed}");
-    assert!(output.stdout.len() + output.stderr.len() <= 2000, "{printed}");
-}
-
-#[test]
-fn a_run_with_failures_satisfies_the_schema() {
+    // Runs with failures.
     let host = |name: &str| Host { name: name.into(), slots: 2 };
     let out = OutOfUse { host: host("n2"), why: "no answer".into() };
     let active = vec![host("n1"), host("n3")];
@@ -159,4 +130,31 @@ fn a_run_with_failures_satisfies_the_schema() {
     changed[0]["failures"][0]["timeline"]["recovery_seconds"] = "a word".into();
     changed[1]["new"] = 1.into();
     assert!(changed.iter().all(|bad| published().refusal(bad).is_some()));
+}
+
+/// Every tenth of 500 nodes cannot be reached: spares are mixed in.
+#[test]
+fn output_does_not_grow_with_the_nodes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = env!("CARGO_BIN_EXE_skt-hpl");
+    let mut probe = mpi_program(program);
+    probe.args(["probe", "--run=r", "--purpose=start", "--program=/bin/true"]);
+    let answer = probe.stdin(Stdio::null()).output().expect("it starts").stdout;
+    fs::write(folder.path().join("answer"), answer).expect("our folder");
+    let agent =
+        "#!/bin/sh\ncase $1 in *0) echo \"no route to $1\" >&2; exit 255;; esac\ncat answer\n";
+    write_script(&folder.path().join("agent"), agent);
+    let hosts: String = (1..=500).map(|node| format!("n{node}\n")).collect();
+    fs::write(folder.path().join("hosts"), hosts).expect("our folder");
+    let flags = "--hosts hosts --np 450 --agent ./agent --max-restarts 0 --program /bin/true";
+    let mut command = mpi_program(program);
+    command.current_dir(folder.path()).arg("launch").args(flags.split(' '));
+    command.args(["--launcher-template", "true {hostfile} {command}"]);
+    let output = command.output().expect("it starts");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    let lost = "n10, n20, n30, n40, n50, n60, n70, n80, and 37 more (probe: exit status: 255; \
+                no route to NODE); n[451-459], ";
+    assert!(printed.contains(lost) && printed.contains(" take their places\n"), "{printed}");
+    assert!(printed.contains("start 1: 450 ranks on n[1-9], n451, n[11-19], "), "{printed}");
+    assert!(output.stdout.len() + output.stderr.len() <= 2000, "{printed}");
 }

@@ -96,9 +96,9 @@ impl Ended {
 
 /// The three syncs of an image take 2.5 s each, in which no column advances: for the rank that
 /// writes it, and where the one that sends heartbeats waits for a message of the one that waits for
-/// its image.
+/// its image. Without images, the steps take 7.2, 4.0, 1.8 and 0.4 s.
 #[test]
-fn a_rank_that_waits_for_an_image_is_not_hung() {
+fn a_rank_that_works_or_waits_for_an_image_is_not_hung() {
     let slow_syncs = ("SYNC_SECONDS", "2.5");
     for (name, flags, of_rank) in [
         ("abft", "--n 512 --nb 256 --p 1 --q 1 --ft abft", &[][..]),
@@ -110,14 +110,8 @@ fn a_rank_that_waits_for_an_image_is_not_hung() {
         let written = ended.passed_at_once().report.contains("name local:");
         assert!(written, "{}", ended.report);
     }
-}
-
-#[test]
-fn steps_that_always_exceed_hang_after_are_no_hang() {
-    let run = Run::new("steps");
-    // The steps take 7.2, 4.0, 1.8 and 0.4 s.
     let flags = "--n 2048 --nb 512 --p 1 --q 2 --ft none";
-    let ended = run.ended("--hang-after 2s", flags, &[("GFLOPS", "0.3")]);
+    let ended = Run::new("steps").ended("--hang-after 2s", flags, &[("GFLOPS", "0.3")]);
     let words = "a step of this run takes up to";
     assert!(ended.passed_at_once().printed.contains(words), "{}", ended.printed);
 }

@@ -236,7 +236,7 @@ fn spares_spent_added_and_nodes_that_come_back() {
 
 /// A node is lost in the second test, just after the state folder has vanished.
 #[test]
-fn a_report_without_its_state_folder_has_the_tests_of_all_starts() {
+fn the_report_survives_the_loss_of_the_state_folder() {
     let Some(mut cluster) = openmpi_box(4, 1) else { return };
     let launch = launch(&cluster, true, "", &run().replace(N, &format!("1200,{N}")));
     let result = |n: &str| format!("WR11C2R4 {n:>11}");

@@ -23,7 +23,7 @@ struct Pace {
 
 const PACE: Pace = Pace { gflops: "1", n: "1000" };
 /// So slow that the waits of a thread for a core of a busy machine do not count.
-const SLOW_PACE: Pace = Pace { gflops: "0.2", n: "500" };
+const SLOW_PACE: Pace = Pace { gflops: "0.2", n: "400" };
 
 /// How a screening ended.
 struct Ended {

@@ -36,7 +36,7 @@ fn a_node_that_is_back_replaces_another_and_runs_its_own_ranks() {
     let next = launch(&cluster, false, SPREAD, &run_of(LONG_N));
     signal(&cluster.pids("n4", "skt-hpl"), Signal::SIGKILL);
     let ended = next.end(&cluster);
-    ended.passed_with_the_same_x(&cluster).prints("n3 has the ranks of n2 to itself");
+    ended.passed_with_the_same_x(&cluster).prints("n3 has the ranks of n3 to itself");
     ended.replaced(0, "n2", "n1");
     ended.replaced(1, "n3", "n2");
     ended.resumed_beyond(0, 350);

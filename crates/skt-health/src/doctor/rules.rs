@@ -185,7 +185,7 @@ const RULES: &[Rule] = &[
     Rule {
         kind: Kind::BelowPeak,
         what: "DGEMM is far below what the vector units do",
-        remedy: "a newer OpenBLAS, BLIS or the maker's library (docs/user-guide.md, Another BLAS); \
+        remedy: "a newer OpenBLAS, BLIS or the maker's library (docs/user-guide.md, The BLAS); \
                  perf stat -e cycles,instructions shows whether the cores wait for memory",
         test: |host| {
             let (best, units) = host.rate_and_units()?;
@@ -201,7 +201,7 @@ const RULES: &[Rule] = &[
         kind: Kind::WrongSgemm,
         what: "SGEMM's results are wrong: the BLAS does not multiply in single precision",
         remedy: "no settings of the BLAS that lower its precision, or a newer OpenBLAS, BLIS or the \
-                 maker's library for runs of HPL-MxP (docs/user-guide.md, Another BLAS); HPL does \
+                 maker's library for runs of HPL-MxP (docs/user-guide.md, The BLAS); HPL does \
                  not call SGEMM",
         test: wrong_sgemm,
     },
@@ -209,7 +209,7 @@ const RULES: &[Rule] = &[
         kind: Kind::SlowSgemm,
         what: "SGEMM is hardly faster than DGEMM, so that HPL-MxP gains little over HPL",
         remedy: "a newer OpenBLAS, BLIS or the maker's library for runs of HPL-MxP \
-                 (docs/user-guide.md, Another BLAS); HPL does not call SGEMM",
+                 (docs/user-guide.md, The BLAS); HPL does not call SGEMM",
         test: slow_sgemm,
     },
 ];

@@ -1,5 +1,5 @@
-//! Numbers that the papers print. Where ours differ, the difference is asserted, too, and
-//! docs/model.md gives the reason.
+//! Numbers that the papers print. Where ours differ, the difference is asserted, too, with the
+//! reason; docs/model.md has the differences of equations and machines.
 
 use skt_model::exact::{Coordinated, coordinated_waste};
 use skt_model::path::{Machine, RunParams, estimate_seconds};

@@ -1,5 +1,5 @@
-//! Numbers that the papers print. Where ours differ, the difference is asserted, too, and
-//! docs/model.md gives the reason.
+//! Numbers that the papers print. Where ours differ, the difference is asserted, too, with the
+//! reason; docs/model.md has the differences of equations and machines.
 
 use skt_model::optimum::root_log;
 use skt_model::path::RunParams;
@@ -296,7 +296,7 @@ fn titan_crossing_hours(application: Application) -> f64 {
 #[test]
 fn bosilca_titan_crossings_and_their_distance_from_the_text() {
     // Printed are 14.75, 9.64 and 4.59 h. The order and the trend are the paper's, but the numbers
-    // of its equations are smaller; see docs/model.md.
+    // of its equations are smaller; no parameters give all three.
     assert_prints(titan_crossing_hours(Application::Stencil2d), "10.48");
     assert_prints(titan_crossing_hours(Application::MatrixProduct), "5.93");
     assert_prints(titan_crossing_hours(Application::Stencil3d), "4.75");

@@ -22,7 +22,7 @@ pub(crate) struct Sizes {
     pub buffer: usize,
     /// The smallest part that is timed. The start of a smaller one would count too much.
     pub trial_least: usize,
-    /// The largest timed part: of so many buffers that the time of filling the first is negligible.
+    /// The largest timed part: of enough buffers that the time of filling the first is negligible.
     pub trial_most: usize,
 }
 

@@ -1,5 +1,5 @@
 //! The checkpoints of `skt-checkpoint` for C and Fortran: what `include/skt.h` and
-//! `fortran/skt.f90` declare. docs/c-interface.md explains the calls.
+//! `fortran/skt.f90` declare. docs/c-interface.md explains their use.
 //!
 //! All calls have the contract of `skt.h`: a pointer is null or points to what it declares, to
 //! which there is no other reference during the call; texts end with a zero.

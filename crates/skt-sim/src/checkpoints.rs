@@ -26,15 +26,12 @@ const ROWS: usize = 1024;
 /// One group of ranks, each with a region that a checkpoint saves whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Case {
-    /// Members of the group.
     pub ranks: usize,
     /// Bytes of a rank's region, rounded up to whole rows.
     pub bytes: usize,
-    /// The erasure code.
     pub code: CodecKind,
     /// Parities of a stripe: as many ranks lose their memory before the recovery.
     pub parities: usize,
-    /// Bytes of a message.
     pub message_bytes: usize,
 }
 
@@ -49,10 +46,7 @@ pub struct Times {
 
 impl Case {
     /// Takes two checkpoints, of which the second counts; removes the memory of as many ranks as
-    /// there are parities, and recovers it in another start.
-    ///
-    /// # Panics
-    /// When a rank's region differs after the recovery.
+    /// there are parities, recovers it in another start, and asserts that no region differs.
     pub fn times(&self, network: &Network, meter: Meter) -> Result<Times, CheckpointError> {
         let nodes: Vec<Node> = (0..self.ranks).map(|_| Node::default()).collect();
         let start = |number: u64, body: &dyn Fn(Comm, Box<Saved>) -> Seconds| -> Seconds {
@@ -124,19 +118,16 @@ fn seconds(comm: &Comm, body: impl FnOnce() -> Result<(), CheckpointError>) -> S
     Ok((comm.now() - start).as_secs_f64())
 }
 
-/// A byte of a rank's region.
 fn value(rank: usize, at: usize) -> u8 {
     ((at ^ (rank << 20)).wrapping_mul(0x9e37_79b9) >> 13) as u8
 }
 
-/// The segments of a node that no process uses.
 type Node = Arc<Mutex<BTreeMap<SegmentId, Vec<u64>>>>;
 
 fn locked(node: &Node) -> impl DerefMut<Target = BTreeMap<SegmentId, Vec<u64>>> {
     node.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The memory of a node with one rank.
 struct NodeMemory(Node);
 
 impl NodeMemory {

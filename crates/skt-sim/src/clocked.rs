@@ -38,8 +38,7 @@ use skt_comm::{Comm, CommError, PageBuf, RecvRequest, Result, SendRequest, Tag, 
 
 use crate::ranks::{MeetingId, Meetings, run_all, switch};
 
-/// Time of a simulated machine in picoseconds: whole numbers are ordered, and their sum does not
-/// depend on the order.
+/// Picoseconds: whole numbers are ordered, and their sum does not depend on the order.
 pub type Ticks = u64;
 
 const TICKS_PER_SECOND: f64 = 1e12;
@@ -47,10 +46,7 @@ const TICKS_PER_SECOND: f64 = 1e12;
 /// Measures the work that the calling thread has done so far; never falls.
 pub type Meter = fn() -> Ticks;
 
-/// The meter of this machine: the processor time of the thread.
-///
-/// # Panics
-/// When the system has no such clock.
+/// This machine's: the processor time of the thread.
 pub fn processor_time() -> Ticks {
     let now = ClockId::CLOCK_THREAD_CPUTIME_ID.now().expect("a clock of each thread");
     Duration::from(now).as_nanos() as Ticks * 1000
@@ -61,11 +57,9 @@ pub fn no_work() -> Ticks {
     0
 }
 
-/// The parameters of a simulated network.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Network {
-    /// Seconds of an empty message, from the call that sends it to the return of the call that
-    /// receives it.
+    /// Of an empty message, from the call that sends it to the return of the call that receives it.
     pub message_seconds: f64,
     /// Seconds of a byte through a port.
     pub byte_seconds: f64,
@@ -74,7 +68,6 @@ pub struct Network {
     pub call_seconds: f64,
 }
 
-/// The parameters of a network in ticks.
 #[derive(Clone, Copy)]
 struct NetworkTicks {
     call: Ticks,
@@ -93,10 +86,8 @@ impl Network {
     }
 }
 
-/// The state of a rank that does not run.
 #[derive(Debug, Clone, PartialEq)]
 enum Doing {
-    /// The rank can continue.
     Ready,
     Awaits(Key),
     /// The rank is in a barrier or a split.
@@ -134,7 +125,6 @@ struct Head {
 
 struct State {
     ranks: Vec<Rank>,
-    /// Ranks that can continue, by clock.
     ready: BinaryHeap<Reverse<(Ticks, usize)>>,
     heads: BinaryHeap<Reverse<Head>>,
     sent: u64,
@@ -240,7 +230,6 @@ impl World {
     }
 }
 
-/// A call of a rank.
 struct Turn<'w> {
     world: &'w World,
     me: usize,
@@ -258,7 +247,6 @@ impl Turn<'_> {
         &mut self.state().ranks[me]
     }
 
-    /// Adds the time of a call to this rank's clock.
     fn call(&mut self) {
         self.rank().clock += self.world.costs.call;
     }
@@ -282,7 +270,6 @@ impl Turn<'_> {
         self.rank().inbox.get(&key)?.front().map(|(arrival, _)| *arrival)
     }
 
-    /// Waits until a message with this key has arrived.
     fn wait_for_arrival(&mut self, key: Key) -> Result<()> {
         if self.arrival(key).is_none() {
             self.stop(Doing::Awaits(key))?;
@@ -321,11 +308,9 @@ impl Drop for Turn<'_> {
 }
 
 /// Runs `body` as `size` ranks, and returns the result of each. An error or a panic of one rank
-/// aborts all the others, and so does a deadlock.
-///
-/// # Panics
-/// When a rank panicked, after all have ended. When a time of the network is negative or not
-/// finite, or two calls take longer than a message.
+/// aborts all the others, and so does a deadlock. Panics when a rank did, after all have ended,
+/// when a time of the network is negative or not finite, and when two calls take longer than a
+/// message.
 pub fn run<T, E, F>(
     size: usize,
     network: &Network,
@@ -339,11 +324,8 @@ where
     run_at_speeds(&vec![1.0; size], network, meter, body)
 }
 
-/// As [`run`], with a rank for each of `speeds`: rank i takes 1 / `speeds[i]` of the time that the
-/// meter measures for its work. Messages take the same time for all.
-///
-/// # Panics
-/// As [`run`]; also when a speed is not above 0.
+/// As [`run`], with a rank for each of `speeds`, above 0: rank i takes 1 / `speeds[i]` of the time
+/// that the meter measures for its work. Messages take the same time for all.
 pub fn run_at_speeds<T, E, F>(
     speeds: &[f64],
     network: &Network,
@@ -404,7 +386,6 @@ fn run_ranks<T, E: Display>(
     ended.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// One rank of a group under a simulated network.
 #[derive(Clone)]
 struct ClockedComm {
     world: Arc<World>,
@@ -562,7 +543,6 @@ impl Transport for ClockedComm {
         self.world.lock().abort(reason)
     }
 
-    /// The time of this rank's clock.
     fn now(&self) -> Instant {
         let ticks = self.turn().map_or(0, |mut turn| turn.rank().clock);
         self.world.epoch + Duration::from_secs_f64(ticks as f64 / TICKS_PER_SECOND)
@@ -586,7 +566,6 @@ mod tests {
 
     thread_local! {
         static WORK: Cell<Ticks> = const { Cell::new(0) };
-        /// When the clocks of the run began.
         static EPOCH: Cell<Option<Instant>> = const { Cell::new(None) };
     }
 
@@ -594,8 +573,7 @@ mod tests {
         WORK.set(WORK.get() + seconds * TICKS_PER_SECOND as Ticks);
     }
 
-    /// Runs a body on ranks that work for the prescribed time, and returns their clocks at the end,
-    /// in seconds.
+    /// The ranks work for the prescribed time. Returns their clocks at the end, in seconds.
     fn clocks(size: usize, body: impl Fn(&Comm) -> Result<()> + Sync) -> Vec<f64> {
         let ended = clocks_at_speeds(&vec![1.0; size], body);
         ended.into_iter().map(|end| end.unwrap_or_else(|error| panic!("{error}"))).collect()

@@ -21,12 +21,10 @@ use skt_comm::{Comm, CommError, PageBuf, RecvRequest, Result, SendRequest, Tag, 
 
 use crate::ranks::{Meetings, run_all, switch};
 
-/// The death of a rank when the run comes to a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kill {
     /// The number of the step, counted over all ranks from 1.
     pub step: u64,
-    /// The rank, of the whole job.
     pub rank: usize,
 }
 
@@ -39,12 +37,10 @@ pub enum Linger {
     UntilBlocked,
 }
 
-/// The parameters of a run.
 #[derive(Debug, Clone)]
 pub struct SimOptions {
     /// The host of each rank, as [`Transport::host`] returns it; one per rank, at most 63.
     pub hosts: Vec<String>,
-    /// Seed of the scheduler.
     pub seed: u64,
     /// In how many of 256 steps another rank may take over.
     pub switches_of_256: u8,
@@ -52,7 +48,6 @@ pub struct SimOptions {
     pub rendezvous: bool,
     /// The ranks that die, and when; in any order.
     pub kills: Vec<Kill>,
-    /// How long the others continue.
     pub linger: Linger,
     /// Whether to record the name of every step, for a failing test to print.
     pub trace: bool,
@@ -81,9 +76,7 @@ impl SimOptions {
 pub struct ProgramPoint(u32);
 
 impl ProgramPoint {
-    /// The point before the first step.
     pub(crate) const START: Self = Self(0);
-    /// The point of a rank that has returned.
     pub const ENDED: Self = Self(u32::MAX);
 }
 
@@ -99,19 +92,15 @@ pub trait Conductor: Send {
         None
     }
 
-    /// The answer to a rank that asks whether a message has arrived: a message need not be seen as
-    /// soon as it was sent.
+    /// The answer to a rank that asks whether a message has arrived: it need not be seen at once.
     fn sees(&mut self, _rank: usize, is_here: bool) -> bool {
         is_here
     }
 }
 
-/// The result of a run.
 #[derive(Debug)]
 pub struct SimOutcome<T, E> {
-    /// The result of each rank.
     pub results: Vec<std::result::Result<T, E>>,
-    /// The number of steps done.
     pub steps: u64,
     /// The ranks that were killed, one bit each.
     pub killed: u64,
@@ -127,7 +116,6 @@ struct Message {
     data: Vec<u8>,
 }
 
-/// A receive by a rank.
 type Receive = (usize, Key);
 
 struct State {
@@ -142,7 +130,6 @@ struct State {
     linger: Linger,
     abort: Option<String>,
     abort_at: u64,
-    /// Steps that each rank has passed.
     gone: Vec<u32>,
     points: Vec<ProgramPoint>,
     inboxes: Vec<VecDeque<Message>>,
@@ -172,7 +159,6 @@ impl State {
         all & !self.done & !self.blocked
     }
 
-    /// A random rank that can continue.
     fn pick(&mut self) -> Option<usize> {
         let mut able = self.able();
         if able == 0 {
@@ -225,8 +211,7 @@ impl State {
         }
     }
 
-    /// Handles the case that no rank can continue: after a death the launcher ends the job;
-    /// otherwise it is a deadlock.
+    /// No rank can continue: after a death the launcher ends the job; otherwise it is a deadlock.
     fn stuck(&mut self) {
         if self.abort.is_none() {
             let waits: Vec<String> = (0..self.waits.len())
@@ -284,7 +269,6 @@ impl World {
         self.hosts.len()
     }
 
-    /// The rank that the conductor chooses to continue.
     fn conducted(&self, state: &State, current: usize) -> Option<usize> {
         let able = state.able();
         if able == 0 {
@@ -295,7 +279,6 @@ impl World {
         Some(next)
     }
 
-    /// The rank that continues when `current` does not.
     fn pick(&self, state: &mut State, current: usize) -> Option<usize> {
         self.conducted(state, current).or_else(|| state.pick())
     }
@@ -331,7 +314,6 @@ impl World {
         Ok(())
     }
 
-    /// Waits until `ready` returns a value.
     fn wait<T>(
         &self,
         rank: usize,
@@ -362,8 +344,7 @@ impl World {
         }
     }
 
-    /// Marks a rank as ended and returns the rank that continues; after the last, the number
-    /// of ranks.
+    /// Returns the rank that continues; after the last, the number of ranks.
     fn leave(&self, rank: usize, failure: Option<&str>) -> usize {
         let mut state = self.lock();
         state.done |= 1 << rank;
@@ -397,10 +378,7 @@ fn keep_freed_memory() {
     });
 }
 
-/// Runs `body` on the simulated ranks and returns the outcome.
-///
-/// # Panics
-/// When a rank panicked, after all have ended; with more than 63 ranks.
+/// Runs `body` on at most 63 simulated ranks. Panics when a rank did, after all have ended.
 pub fn run<T, E, F>(options: &SimOptions, body: F) -> SimOutcome<T, E>
 where
     E: Display,
@@ -409,11 +387,7 @@ where
     run_conducted(options, None, body)
 }
 
-/// Runs `body` on the simulated ranks, under a conductor if one is given, and returns the outcome.
-///
-/// # Panics
-/// When a rank panicked, after all have ended; with more than 63 ranks; when the conductor chooses
-/// a rank that cannot continue.
+/// [`run`] under a conductor, which must choose a rank that can continue.
 pub fn run_conducted<T, E, F>(
     options: &SimOptions,
     conductor: Option<Arc<Mutex<dyn Conductor>>>,
@@ -487,7 +461,6 @@ impl SimComm {
         Self { comm: Comm::new(transport), point }
     }
 
-    /// This rank's handle for steps that are not communication.
     pub fn point(&self) -> Point {
         self.point.clone()
     }
@@ -501,7 +474,6 @@ impl Deref for SimComm {
     }
 }
 
-/// One simulated rank of a group.
 #[derive(Clone)]
 struct SimTransport {
     world: Arc<World>,
@@ -566,7 +538,6 @@ impl SimTransport {
     }
 }
 
-/// A send in progress.
 struct Sending {
     comm: SimTransport,
     id: u64,
@@ -595,14 +566,12 @@ impl SendRequest for Sending {
     }
 }
 
-/// A receive in progress.
 struct PendingRecv {
     receiving: Receiving<SimTransport>,
     /// Present until the message has arrived.
     begun: Option<BegunReceive>,
 }
 
-/// Registers a begun receive until it is dropped.
 struct BegunReceive(Arc<World>, Receive);
 
 impl Drop for BegunReceive {
@@ -821,7 +790,6 @@ mod tests {
         }
     }
 
-    /// A conductor that only observes.
     struct Nobody;
     impl Conductor for Nobody {}
 

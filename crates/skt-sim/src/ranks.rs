@@ -121,8 +121,7 @@ impl Meetings {
         (id, meeting.args.iter().all(Option::is_some))
     }
 
-    /// A member leaves, if all have come: returns the colours and keys of all, and the first of the
-    /// numbers for new groups.
+    /// If all have come: the colours and keys of all, and the first of the numbers for new groups.
     pub(crate) fn leave(&mut self, id: MeetingId) -> Option<(Vec<SplitArgs>, u32)> {
         let meeting = self.open.get_mut(&id).expect("not all have left");
         let args: Vec<_> = meeting.args.iter().copied().collect::<Option<_>>()?;

@@ -49,7 +49,6 @@ impl Image {
         node
     }
 
-    /// The segments of a node at this instant, in use or not.
     fn now(node: &Node) -> impl Iterator<Item = (SegmentId, &[u64])> {
         let resting = node.segments.iter().map(|(&id, words)| (id, &words[..]));
         let lasting = node.places.iter().filter(|(id, _)| !node.doomed.contains(id));
@@ -76,7 +75,6 @@ impl Image {
     }
 }
 
-/// Takes pictures of a start.
 pub struct Camera {
     /// The node of each process; one process per node.
     nodes: Vec<Arc<Mutex<Node>>>,
@@ -123,7 +121,6 @@ pub trait Witness: Send + 'static {
     fn at_end(&mut self, camera: &mut Camera);
 }
 
-/// A witness that does nothing.
 impl Witness for () {
     fn at_step(&mut self, _: &[ProgramPoint], _: &mut Camera) {}
     fn choose(&mut self, _: &[ProgramPoint], _: u64, _: usize, _: &mut Camera) -> Option<usize> {
@@ -135,7 +132,6 @@ impl Witness for () {
     fn at_end(&mut self, _: &mut Camera) {}
 }
 
-/// A witness with its camera, as a conductor.
 pub struct Staged<W> {
     pub witness: W,
     pub camera: Camera,

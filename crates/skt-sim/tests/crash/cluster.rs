@@ -32,18 +32,15 @@ use super::camera::{Camera, Staged, Witness};
 
 const STATE_CAPACITY_BYTES: usize = 32;
 
-/// XOR, or else Reed-Solomon.
 pub fn code(is_xor: bool) -> CodecKind {
     if is_xor { CodecKind::Xor } else { CodecKind::ReedSolomon }
 }
 
-/// A node and its segments.
 #[derive(Clone, Default)]
 pub struct Node {
     pub segments: BTreeMap<SegmentId, Vec<u64>>,
     in_use: BTreeSet<SegmentId>,
     pub(super) doomed: BTreeSet<SegmentId>,
-    /// The addresses of the segments in use.
     pub(super) places: BTreeMap<SegmentId, usize>,
     pub(super) sizes: BTreeMap<SegmentId, usize>,
     /// The indices of the processes that hold the run.
@@ -60,7 +57,6 @@ impl Node {
     }
 }
 
-/// A hold on the run, released with its process.
 pub struct NodeLock {
     index: usize,
     home: Arc<Mutex<Node>>,
@@ -72,7 +68,6 @@ impl Drop for NodeLock {
     }
 }
 
-/// The checksum of a node's segments.
 pub fn fingerprint(segments: &BTreeMap<SegmentId, Vec<u64>>) -> u64 {
     let mut hasher = XxHash3_64::new();
     for (id, words) in segments {
@@ -83,7 +78,6 @@ pub fn fingerprint(segments: &BTreeMap<SegmentId, Vec<u64>>) -> u64 {
     hasher.finish()
 }
 
-/// A process's access to its node.
 pub struct NodeMemory {
     node: Arc<Mutex<Node>>,
     index: usize,
@@ -142,7 +136,6 @@ impl Drop for NodeSegment {
 }
 
 impl NodeMemory {
-    /// The memory of node `index`, without access to other nodes.
     pub fn new(node: &Arc<Mutex<Node>>, index: usize, book: &Arc<Mutex<Book>>) -> Self {
         Self { node: node.clone(), index, book: book.clone(), process: 0 }
     }
@@ -217,10 +210,8 @@ impl Memory for NodeMemory {
     }
 }
 
-/// The run: its application, groups and protocol settings.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Number of ranks, equal to the number of processes.
     pub ranks: usize,
     pub members: usize,
     pub parities: usize,
@@ -244,7 +235,6 @@ pub struct Setup {
     pub in_flight_bytes: usize,
     /// Rows that the application claims to have left unchanged although it has changed them.
     pub lie_rows: usize,
-    /// Bytes of the header for the application's state.
     pub state_capacity_bytes: usize,
 }
 
@@ -298,7 +288,6 @@ impl Setup {
         HeaderLayout::new("run", self.ranks, self.state_capacity_bytes)
     }
 
-    /// The layout of the segments of a job with one group.
     pub fn layout(&self) -> SegmentLayout {
         let geometry = Geometry { members: self.ranks, parities: self.parities };
         let (areas, header) = (self.method.areas(), self.header().bytes());
@@ -359,7 +348,6 @@ impl Setup {
     }
 }
 
-/// The knowledge of the checker.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Book {
     /// Ranks whose data is lost and not rebuilt.
@@ -370,11 +358,9 @@ pub struct Book {
     /// updated to (for method `single`).
     pub stamped: BTreeMap<usize, u64>,
     pub updating: BTreeMap<usize, u64>,
-    /// The node that has each rank's memory.
     pub home: BTreeMap<usize, usize>,
     /// The groups, as formed at the first start.
     pub groups: Vec<Vec<usize>>,
-    /// The number of starts so far.
     pub starts: u64,
     /// The starts that each node's memory has joined, and the newest that it has followed.
     pub joined: BTreeMap<usize, BTreeSet<u64>>,
@@ -383,10 +369,8 @@ pub struct Book {
     pub marked: BTreeMap<usize, Vec<u8>>,
     /// Ranks that have come to the end in the present start.
     pub at_end: BTreeSet<usize>,
-    /// The reported result, once there is one.
     pub reported: Option<Vec<u8>>,
-    /// Whether nodes have been out of reach: then the result in their memory may be reported as
-    /// well.
+    /// Whether nodes have been out of reach: then the result in their memory may be reported, too.
     pub was_split: bool,
 }
 
@@ -400,7 +384,6 @@ impl Book {
         self.lost.insert(rank);
     }
 
-    /// Counts everything on this node as lost.
     pub fn forget_node(&mut self, node: usize) {
         let gone: Vec<usize> =
             self.home.iter().filter(|(_, n)| **n == node).map(|(&rank, _)| rank).collect();
@@ -430,13 +413,11 @@ struct Away {
     marked: Option<Vec<u8>>,
 }
 
-/// The predicted outcome of a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prediction {
     Fresh,
     Recovered(u64, Vec<u8>),
     Unrecoverable(u64, BTreeSet<usize>),
-    /// The run has ended, with this result.
     Finished(Vec<u8>),
 }
 
@@ -446,7 +427,6 @@ pub struct Cluster {
     pub nodes: Vec<Node>,
     /// The node of each process of the next start.
     pub placement: Vec<usize>,
-    /// The failure domain of each node.
     pub domains: Vec<String>,
     pub book: Book,
     away: Vec<Away>,
@@ -455,7 +435,6 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// A new cluster with `per_node` processes on each node.
     pub fn new(setup: &Setup, per_node: usize) -> Self {
         let nodes = setup.ranks.div_ceil(per_node);
         Self {
@@ -494,7 +473,6 @@ impl Cluster {
         true
     }
 
-    /// Takes the entries of a node's rank out of the book.
     fn set_aside(&mut self, node: usize, rank: usize) -> Away {
         let book = &mut self.book;
         let of_rank = self.nodes[node].segments.keys().copied().filter(|id| id.rank == rank);
@@ -526,8 +504,7 @@ impl Cluster {
         self.stale.push(away);
     }
 
-    /// The newest start that any node present has followed; a node that has not joined it does not
-    /// count.
+    /// By any node present; a node that has not joined that start does not count.
     fn newest_followed(&self) -> u64 {
         let followed = self.placement.iter().filter_map(|node| self.book.followed.get(node));
         followed.copied().max().unwrap_or(0)
@@ -586,13 +563,11 @@ impl Cluster {
         text
     }
 
-    /// Number of segments on the nodes of the job.
     pub fn segments(&self) -> usize {
         self.placement.iter().map(|&node| self.nodes[node].segments.len()).sum()
     }
 
-    /// The state of the protocol without the contents: the header of each segment, with starts
-    /// numbered by age.
+    /// The header of each segment, with starts numbered by age, without the contents.
     pub fn outline(&self, setup: &Setup) -> Vec<u64> {
         let header = setup.header();
         let mut found = Vec::new();
@@ -639,8 +614,7 @@ impl Cluster {
         Self::fingerprint_of(nodes, self.book.fingerprint())
     }
 
-    /// Combines the fingerprints of the nodes, in the order of the processes, and of the book to
-    /// [`Cluster::fingerprint`].
+    /// As [`Cluster::fingerprint`]; `nodes` are in the order of the processes.
     pub fn fingerprint_of(nodes: impl Iterator<Item = u64>, book: u64) -> u64 {
         nodes.fold(book, |all, node| {
             (all.rotate_left(23) ^ node).wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -659,7 +633,6 @@ impl Cluster {
         }
     }
 
-    /// Predicts the outcome of the next start from the book.
     pub fn predict(&self, setup: &Setup) -> Prediction {
         let book = &self.book;
         if let Some(result) = book.marked.values().next() {
@@ -692,7 +665,6 @@ impl Cluster {
     }
 }
 
-/// How one start of the job is disturbed.
 #[derive(Clone, Debug)]
 pub struct Disturbance {
     pub seed: u64,
@@ -703,7 +675,6 @@ pub struct Disturbance {
     pub resume: Resume,
     /// Checkpoints to take before the job ends normally.
     pub until_epoch: u64,
-    /// Whether to end with `finish`.
     pub finish: bool,
     /// The refusal that must come, whatever the book expects.
     pub refusal: Option<Refusal>,
@@ -727,8 +698,7 @@ impl Disturbance {
     }
 }
 
-/// The rank that a process has taken, and the state of the epoch that it is about to make or
-/// restore.
+/// The rank that a process has taken, and the state of the epoch that it makes or restores.
 type Known = Arc<Mutex<Option<(usize, Vec<u8>)>>>;
 
 struct BookHook {
@@ -737,13 +707,11 @@ struct BookHook {
     node: usize,
     memory: Arc<Mutex<Node>>,
     rank: Known,
-    /// The number of ranks, and the result of this start.
     ranks: usize,
     result: Vec<u8>,
 }
 
 impl BookHook {
-    /// Checks and notes the steps of the end of a run.
     fn check_end(&self, step: &Step) {
         let mut book = self.book.lock().unwrap();
         let rank = self.rank.lock().unwrap().as_ref().map(|(rank, _)| *rank);
@@ -812,11 +780,9 @@ impl Hook for BookHook {
     }
 }
 
-/// The outcome of a process of the application.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ended {
     pub refused: bool,
-    /// The result, of this start or an earlier one.
     pub result: Option<Vec<u8>>,
     pub epoch: u64,
     pub state: Vec<u8>,
@@ -830,7 +796,6 @@ pub fn start(setup: &Setup, cluster: &mut Cluster, how: &Disturbance) -> Ran {
     start_before::<()>(setup, cluster, how, None).0
 }
 
-/// [`start`] with a witness, which is returned.
 pub fn start_before<W: Witness>(
     setup: &Setup,
     cluster: &mut Cluster,
@@ -1084,7 +1049,6 @@ impl Process<'_> {
         Ok(())
     }
 
-    /// Sets the state that the next records will have.
     fn cut(&self, state: &[u8]) {
         self.known.lock().unwrap().as_mut().unwrap().1 = state.to_vec();
     }
@@ -1146,8 +1110,7 @@ impl Process<'_> {
         ckpt.complete(history)
     }
 
-    /// Changes what an epoch may change: columns, single rows, and the first rows. The contents
-    /// then match no epoch.
+    /// Columns, single rows, and the first rows: the contents then match no epoch.
     fn work_on(
         &self,
         ckpt: &mut Checkpointer,

@@ -88,8 +88,7 @@ struct Fingerprints {
 }
 
 impl Fingerprints {
-    /// The fingerprint of the state that this picture shows, with the memory of the nodes of these
-    /// processes lost.
+    /// Of the state that the picture shows, with the memory of the nodes of these processes lost.
     fn get(&mut self, before: &Cluster, picture: &Picture, lost: &[usize]) -> u64 {
         let book = Arc::as_ptr(&picture.book) as usize;
         let book = *self.books.entry((book, lost.to_vec())).or_insert_with(|| {
@@ -265,7 +264,6 @@ impl Explorer {
         self.kinds.insert(state.outline(&self.setup))
     }
 
-    /// The number of restarts in a row that are killed.
     fn rounds(&self) -> usize {
         match self.setup.ranks >= 4 {
             _ if is_soak() => usize::MAX,
@@ -316,8 +314,7 @@ impl Explorer {
     }
 }
 
-/// An application that makes rows ready piece by piece while its checkpoint is encoded, and flushes
-/// lazily.
+/// Makes rows ready piece by piece while the checkpoint is encoded, and flushes lazily.
 fn phases(setup: Setup) -> Setup {
     Setup { piece_rows: Some(2), stages: 1, ..setup }
 }

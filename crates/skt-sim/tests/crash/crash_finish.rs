@@ -30,9 +30,7 @@ struct Tally {
 
 struct Explorer {
     setup: Setup,
-    /// The epoch at which the run ends.
     last_epoch: u64,
-    /// Processes per node.
     per_node: usize,
     kinds: HashSet<Vec<u64>>,
     checked: HashSet<u64>,
@@ -93,8 +91,7 @@ impl Explorer {
         new
     }
 
-    /// The states after what may be lost besides the processes: no memory, that of the dead, and
-    /// all but one mark.
+    /// What may be lost besides the processes: no memory, that of the dead, and all but one mark.
     fn losses(&self, after: &Cluster, dead: &BTreeSet<usize>) -> Vec<Cluster> {
         let lose = |nodes: &BTreeSet<usize>| {
             let mut state = after.clone();

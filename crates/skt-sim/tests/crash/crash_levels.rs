@@ -412,10 +412,8 @@ fn a_disk_that_fails_costs_its_level_and_not_the_run() {
 /// A run that has died at epoch 2, and a level that fails at its next start.
 struct Failing {
     world: World,
-    /// The number of nodes that have lost their memory.
     lost: usize,
     level: usize,
-    /// The number of nodes on which the level fails.
     nodes: usize,
     fault: Fault,
 }
@@ -1116,7 +1114,6 @@ fn memory(world: &World) -> Vec<u64> {
     world.nodes.iter().map(|node| fingerprint(&node.segments)).collect()
 }
 
-/// What all processes of an undisturbed start came to.
 fn check_came(ran: &crate::levels::Ran) -> Came {
     check_kept(ran, None, false)
 }

@@ -36,7 +36,6 @@ impl Dice {
 
 #[derive(Default, Debug)]
 struct Tally {
-    /// Whether only one case is played.
     is_one: bool,
     starts: u64,
     kills: u64,

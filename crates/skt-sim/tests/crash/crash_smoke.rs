@@ -1,5 +1,3 @@
-//! The protocol without deaths, with one, and with too many.
-
 use std::collections::BTreeSet;
 
 use skt_checkpoint::checkpoint::decide::Refusal;

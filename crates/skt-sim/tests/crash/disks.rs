@@ -20,7 +20,6 @@ struct Stored {
     safe: Vec<u8>,
     /// Writes since the last sync of the slot that they went to.
     unsafe_writes: Vec<(usize, Vec<u8>)>,
-    /// Ranks that write to it.
     writers: BTreeSet<usize>,
 }
 
@@ -39,7 +38,6 @@ pub struct Platter {
     pub failed_loads: u64,
 }
 
-/// What a power cut does to data that is not safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// All of it has reached the disk in time.
@@ -81,7 +79,6 @@ impl Stored {
         self.unsafe_writes.clear();
     }
 
-    /// The bytes of a slot, by the size of the file.
     fn slot(&self, file: FileId, rank: usize) -> Range<usize> {
         let bytes = self.now.len() / file.ranks.count();
         let place = file.ranks.place_of(rank).expect("a rank of the file");
@@ -90,7 +87,6 @@ impl Stored {
 }
 
 impl Platter {
-    /// Cuts the power and restores it.
     pub fn cut(&mut self, mut how: Cut) {
         let files: BTreeSet<FileId> =
             self.names.keys().chain(self.safe_names.keys()).copied().collect();
@@ -125,12 +121,10 @@ impl Platter {
         }
     }
 
-    /// The names of all files.
     pub fn files(&self) -> Vec<FileId> {
         self.names.keys().copied().collect()
     }
 
-    /// The names of all images that have slots.
     pub fn images(&self) -> Vec<ImageId> {
         self.names.keys().flat_map(|file| file.images()).collect()
     }
@@ -171,14 +165,12 @@ pub enum Fault {
     OtherAtLoad,
 }
 
-/// A disk in use by a process.
 #[derive(Clone)]
 pub struct SimDisk {
     pub platter: Arc<Mutex<Platter>>,
     pub fault: Option<Fault>,
     pub point: Point,
     pub sealed: Arc<Mutex<Sealed>>,
-    /// Whether the process is loading its image.
     pub is_loading: Arc<AtomicBool>,
     /// The generation that a fault at loading affects.
     pub spoiled: Option<Generation>,
@@ -209,7 +201,6 @@ impl SimDisk {
             && self.spoiled == Some(file.generation)
     }
 
-    /// Fails if the disk has one of these faults.
     fn refuse(&self, faults: &[Fault]) -> io::Result<()> {
         match self.fault {
             Some(fault) if faults.contains(&fault) => Err(io::Error::other(format!("{fault:?}"))),
@@ -224,9 +215,7 @@ struct SimSlot {
     file: FileId,
     rank: usize,
     stored: usize,
-    /// The slot's position in the file.
     bytes: Range<usize>,
-    /// Whether it is open for writing.
     is_written: bool,
 }
 

@@ -18,7 +18,6 @@ use skt_store::layout::{RegionAreas, SegmentLayout};
 
 use super::cluster::{Cluster, Prediction, Setup};
 
-/// Replaces areas of a segment by garbage.
 struct Eraser<'a> {
     segment: &'a mut [u8],
     rank: usize,

@@ -44,14 +44,12 @@ pub struct Futures<'a> {
     chronicle: Chronicle,
 }
 
-/// The events of a start.
 #[derive(Default)]
 struct Chronicle {
     /// The points of all ranks when the run comes to a step, and a picture of that instant.
     steps: Vec<(Vec<ProgramPoint>, Picture)>,
     /// The answers that each rank got when it asked whether a message has arrived.
     answers: Vec<VecDeque<bool>>,
-    /// A picture of its end.
     end: Option<Picture>,
 }
 
@@ -74,7 +72,6 @@ impl Witness for Chronicle {
     }
 }
 
-/// Holds some ranks back.
 struct HoldBack {
     /// The ranks that are held back, one bit each.
     held: u64,
@@ -83,8 +80,7 @@ struct HoldBack {
     places: Vec<Vec<ProgramPoint>>,
     /// A picture of the instant at which all others are stuck, for each element of `places`.
     pictures: Vec<Picture>,
-    /// The answers for each rank: those held back get the same as before, or they would act
-    /// differently.
+    /// For each rank: those held back get the same as before, or they would act differently.
     answers: Vec<VecDeque<bool>>,
 }
 
@@ -155,7 +151,6 @@ impl Lingering {
 }
 
 impl<'a> Futures<'a> {
-    /// Runs the start undisturbed.
     pub fn new(setup: &'a Setup, before: &'a Cluster, how: &'a Disturbance) -> Self {
         assert!(how.kills.is_empty());
         let mut nodes = before.placement.clone();
@@ -223,12 +218,10 @@ impl<'a> Futures<'a> {
         start(self.setup, &mut self.before.clone(), &how).trace[step].clone()
     }
 
-    /// The cluster as a picture of this start shows it.
     pub fn cluster(&self, picture: &Picture) -> Cluster {
         picture.cluster(self.before)
     }
 
-    /// Makes the start with its kills, and returns what is left.
     pub fn kill(&self, how: &Disturbance) -> Cluster {
         let mut after = self.before.clone();
         let ran = start(self.setup, &mut after, how);

@@ -29,7 +29,6 @@ use twox_hash::XxHash3_64;
 use super::cluster::{Book, Node, NodeMemory, Setup, fingerprint};
 use super::disks::{Cut, Fault, Platter, Sealed, SimDisk};
 
-/// A level of the simulated run.
 #[derive(Clone, Copy, Debug)]
 pub struct LevelSetup {
     pub reach: Reach,
@@ -42,7 +41,6 @@ pub struct LevelSetup {
 /// More than any test takes.
 pub const EPOCH_SECONDS: f64 = 1e6;
 
-/// Everything that outlives a start.
 #[derive(Clone)]
 pub struct World {
     pub setup: Setup,
@@ -62,7 +60,6 @@ pub struct World {
     pub starts: u64,
     /// States that some rank was about to commit, or has committed.
     pub histories: BTreeSet<Vec<u8>>,
-    /// Whether the result was reported.
     pub is_reported: bool,
     /// Whether the application could not continue with what the last start had recovered first.
     pub is_judged: bool,
@@ -78,12 +75,10 @@ const DATA: usize = 1;
 /// The word of data that is being changed; that of missing data is 0.
 const TORN: u8 = 255;
 
-/// The word of the data of a state.
 fn word_of(history: &[u8]) -> u8 {
     1 + history.len() as u8
 }
 
-/// How a start is disturbed.
 #[derive(Clone, Debug)]
 pub struct How {
     pub seed: u64,
@@ -94,8 +89,7 @@ pub struct How {
     pub stops: bool,
     pub resume: Resume,
     pub nothing_hidden: bool,
-    /// With `abft`: whether the application can use neither what was recovered first nor the newest
-    /// images.
+    /// With `abft`: the application can use neither what was recovered first nor the newest images.
     pub doubts: bool,
 }
 
@@ -111,7 +105,6 @@ impl How {
     }
 }
 
-/// The outcome of a process.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Came {
     Fresh,
@@ -142,7 +135,6 @@ impl World {
         Self::on_nodes_of(1, setup, levels)
     }
 
-    /// A world on nodes of `ranks_a_node` ranks each.
     pub fn on_nodes_of(ranks_a_node: usize, setup: &Setup, levels: &[LevelSetup]) -> Self {
         assert!(setup.ranks.is_multiple_of(ranks_a_node));
         let nodes = setup.ranks / ranks_a_node;
@@ -196,14 +188,12 @@ impl World {
         hasher.finish()
     }
 
-    /// The checksum of the disks of a level.
     pub fn disks_fingerprint(&self, level: usize) -> u64 {
         let mut hasher = XxHash3_64::new();
         self.disks[level].iter().for_each(|platter| platter.hash_into(&mut hasher));
         hasher.finish()
     }
 
-    /// Replaces the disk of a node by an empty one.
     pub fn lose_disk(&mut self, node: usize) {
         for (number, level) in self.levels.iter().enumerate() {
             if level.reach == Reach::Local {
@@ -499,7 +489,6 @@ impl Process<'_> {
         self.setup.method == Method::Abft
     }
 
-    /// The regions with data.
     fn regions(&self) -> Range<usize> {
         if self.is_abft() { DATA..DATA + 1 } else { 0..self.setup.shapes.len() }
     }
@@ -607,8 +596,7 @@ impl Process<'_> {
     }
 }
 
-/// Checks that an undisturbed start came to what was promised, the same on all ranks, and returns
-/// it.
+/// An undisturbed start came to what was promised, the same on all ranks; returns it.
 pub fn check_kept(ran: &Ran, promise: Option<Generation>, memory_is_gone: bool) -> Came {
     let came: Vec<&Came> =
         ran.results.iter().map(|result| result.as_ref().expect("undisturbed")).collect();
@@ -626,7 +614,6 @@ pub fn check_kept(ran: &Ran, promise: Option<Generation>, memory_is_gone: bool) 
     came[0].clone()
 }
 
-/// Counts the outcomes of a test's starts, for printing.
 #[derive(Default, Debug)]
 pub struct Count(pub BTreeMap<&'static str, usize>);
 

@@ -1,4 +1,3 @@
-//! The `[checkpoint]` table of TOML: names, legal values and defaults.
 //!
 //! Everything that reads, writes or documents the settings of the protection works from
 //! [`SETTINGS`]. What is legal beyond a single value is decided where the settings are used, in
@@ -178,7 +177,6 @@ pub(crate) fn checksum_columns(draft: &CheckpointDraft) -> usize {
 }
 
 impl Setting {
-    /// The setting's flag.
     pub fn flag(self) -> String {
         format!("--{}", self.info().flag())
     }

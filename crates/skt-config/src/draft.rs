@@ -14,22 +14,16 @@ use super::spec::Output;
 use super::value::Value;
 use skt_checkpoint::checkpoint::methods::Method;
 
-/// A configuration as written.
 #[derive(Debug, Clone, Default)]
 pub struct Draft {
-    /// The two title lines.
     pub title: Option<[String; 2]>,
-    /// Where the report goes.
     pub output: Option<Output>,
     /// Whether it is from an HPL-MxP.dat, see [`super::hpldat`].
     pub has_mxp_form: bool,
     /// Where an HPL.dat ends too early, whose last value is read again, as the reference does.
     pub ends_early: Option<Warning>,
-    /// Values of the parameters that were given.
     pub values: BTreeMap<Param, Vec<Value>>,
-    /// Settings of the protection that were given.
     pub checkpoint: CheckpointDraft,
-    /// Settings of `skt-hpl launch` that were given.
     pub launch: LaunchDraft,
 }
 
@@ -81,7 +75,6 @@ impl Draft {
         self.has_mxp_form || Param::OF_MXP.iter().any(|param| self.values.contains_key(param))
     }
 
-    /// Where the parameter `param` was given.
     pub(crate) fn place(&self, param: Param) -> ValueSource {
         match self.values.get(&param).and_then(|v| v.first()) {
             Some(value) => value.place.clone(),

@@ -1,5 +1,3 @@
-//! Errors of configurations, with the places where they are.
-
 use std::fmt;
 
 use skt_host::shown::shown;
@@ -8,18 +6,14 @@ use super::param::Param;
 use super::source::ValueSource;
 use super::value::Range;
 
-/// A parameter and where it was given; displayed as `HPL.dat:12: Qs`, as `hpl.toml:4: q` or as
-/// `--q`.
+/// Displayed as `HPL.dat:12: Qs`, as `hpl.toml:4: q` or as `--q`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct At {
-    /// Where the parameter was given.
     pub place: ValueSource,
-    /// The parameter's name at that place.
     pub name: String,
 }
 
 impl At {
-    /// A parameter of the table, named as it is called at this place.
     pub(crate) fn param(param: Param, place: &ValueSource) -> At {
         let info = param.info();
         let name = match place {
@@ -40,18 +34,15 @@ impl At {
         ConfigError::BadText { at: self, what: what.into() }
     }
 
-    /// The error that the `value` given here is out of range.
     pub fn out_of_range(self, value: impl ToString, legal: impl Into<String>) -> ConfigError {
         self.error(format!("value {} is out of range; legal: {}", value.to_string(), legal.into()))
     }
 
-    /// The error that nothing is given here.
     pub(crate) fn empty(self, legal: &str) -> ConfigError {
         self.error(format!("no value is given; legal: {legal}"))
     }
 
-    /// The error that the `value` given here is not what is `wanted`: `a whole number`, `a number`,
-    /// or `one of the choices`.
+    /// `wanted` is `a whole number`, `a number`, or `one of the choices`.
     pub fn not_understood(self, value: &str, wanted: &str, legal: &str) -> ConfigError {
         self.error(format!("`{value}` is not {wanted}; legal: {legal}"))
     }
@@ -91,7 +82,6 @@ impl fmt::Display for At {
     }
 }
 
-/// Why a configuration was refused.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // each message names its fields
 pub enum ConfigError {
@@ -104,14 +94,12 @@ pub enum ConfigError {
     /// Something is wrong with a file, or the command line, as a whole.
     #[error("{file}: {what}")]
     NotAConfig { file: String, what: String },
-    /// The largest grid needs more processes than the job has.
     #[error(
         "{at}: the {p} x {q} grid{} needs {need} ranks, this job has {ranks}; \
          start it on {need} ranks (`mpirun ... -np {need}`) or make {} at most {ranks}",
         with_checksums(*checksums), grid_words(*checksums)
     )]
     TooFewRanks { at: At, p: usize, q: usize, checksums: usize, need: usize, ranks: usize },
-    /// What is given at one place is not legal: what is wrong and what to do.
     #[error("{at}: {what}")]
     BadText { at: At, what: String },
     /// Something is wrong that has no place: what, and what to do.
@@ -122,9 +110,7 @@ pub enum ConfigError {
 /// A note about something that was accepted, but that the user should know of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
-    /// The parameter, and where it was given.
     pub at: At,
-    /// What was done.
     pub what: String,
 }
 

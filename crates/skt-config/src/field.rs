@@ -1,5 +1,3 @@
-//! How the typed values of `[checkpoint]` and `[launch]` are read.
-
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -13,10 +11,8 @@ use skt_store::codec::CodecKind;
 
 use super::protection::Every;
 
-/// What a setting is stored in.
 pub trait Field {
-    /// Stores the value of these texts, of which there are several for a list alone. `None`: one is
-    /// not of this type.
+    /// There are several `texts` for a list alone. `None`: one is not of this type.
     fn set(&mut self, texts: &[&str]) -> Option<()>;
 }
 

@@ -1,5 +1,3 @@
-//! Decides which rates of process columns are legal (`--rates`), and reads their file.
-
 use std::path::Path;
 
 use super::draft::Draft;
@@ -9,8 +7,7 @@ use super::rates::RateSource;
 use super::spec::RunSpec;
 use skt_host::infile::{self, LIST_BYTES_MAX};
 
-/// Reads the file of rates, if there is one, and checks that rates are positive and as many as the
-/// grids need.
+/// Rates are positive and as many as the grids need.
 pub(super) fn settle(spec: &mut RunSpec, draft: &Draft) -> Result<(), ConfigError> {
     let Some(source) = &mut spec.rates else { return Ok(()) };
     let at = || At::param(Param::Rates, &draft.place(Param::Rates));

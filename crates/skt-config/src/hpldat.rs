@@ -24,7 +24,6 @@ use super::value::{DatLine, Form, Row, Value};
 pub(crate) const LINES: usize = 31;
 /// Number of lines of an HPL-MxP.dat.
 const MXP_LINES: usize = 14;
-/// The line of an HPL.dat with the number of grids.
 const COUNT_OF_GRIDS_LINE: usize = 10;
 /// The last line that an HPL-MxP.dat has in common with an HPL.dat, but for the count of grids.
 const THRESHOLD_LINE: usize = 13;
@@ -69,8 +68,7 @@ fn has_mxp_form(lines: &[&[u8]]) -> bool {
     lines.len() - surplus == MXP_LINES && !has_count(lines[COUNT_OF_GRIDS_LINE - 1])
 }
 
-/// Splits text into lines without their ends (`\n` or `\r\n`); there is no empty line after the
-/// last.
+/// Without their ends (`\n` or `\r\n`); there is no empty line after the last.
 fn split_lines(bytes: &[u8]) -> Vec<&[u8]> {
     let mut lines: Vec<&[u8]> = bytes.split(|&b| b == b'\n').take(LINES + 1).collect();
     if lines.last().is_some_and(|l| l.is_empty()) {
@@ -187,8 +185,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads the whole number at the beginning of a line; with leniency, as `atoi` does, if the
-    /// result is legal.
+    /// At the beginning of a line; with leniency, as `atoi` reads it, if the result is legal.
     fn whole(
         &mut self,
         line: &[u8],

@@ -13,12 +13,10 @@ use super::field::{Field, read_by};
 use super::source::ValueSource;
 use super::value::{Range, Row, Table, Value, Written, settings};
 
-/// The largest number of ranks in a list, more than any machine has had: a greater number is a
-/// typing error.
+/// Of ranks in a list, more than any machine has had: a greater number is a typing error.
 pub const RANKS_MAX: usize = 1 << 24;
 
 const NODES: &str = "Nodes";
-/// The heading of the flags on how ranks are started.
 pub const START: &str = "Starting the ranks";
 /// The heading of the flags that distinguish a hang from work.
 pub const WATCH: &str = "Watching the job";
@@ -147,7 +145,6 @@ settings! {
     }
 }
 
-/// What starts the ranks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LauncherChoice {
     /// What fits the job and the `mpirun` in PATH.
@@ -163,7 +160,6 @@ pub enum LauncherChoice {
 
 named!(LauncherChoice { Auto: "auto", Openmpi: "openmpi", Mpich: "mpich", Slurm: "slurm" });
 
-/// What follows the loss of a node without a spare.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum NoSpare {
     /// The supervisor ends, and the same command resumes the run.
@@ -179,8 +175,7 @@ read_by!(Self::named => LauncherChoice, NoSpare);
 
 named!(NoSpare { Stop: "stop", Wait: "wait", Spread: "spread" });
 
-/// The settings of the launcher; each is described in its row of [`LAUNCH`]. The `Default` has no
-/// defaults of the rows yet.
+/// Each is described in its row of [`LAUNCH`]. The `Default` has no defaults of the rows yet.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[allow(missing_docs)]
 pub struct LaunchSettings {
@@ -230,12 +225,10 @@ impl LaunchSettings {
 pub type LaunchDraft = BTreeMap<Launching, Vec<Value>>;
 
 impl Launching {
-    /// This setting, given at `place`.
     pub fn at(self, place: &ValueSource) -> At {
         At::named(&format!("launch.{}", self.info().key), place)
     }
 
-    /// The error for an illegal value of this setting.
     pub fn wrong(self, value: &Value) -> ConfigError {
         let wanted = match self.info().written {
             Written::Whole => "a whole number",

@@ -53,13 +53,11 @@ pub use validate::{Checked, ValidationRules, validate};
 /// The largest size of a configuration; a larger file is of another kind.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// The two forms of a configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Format {
     /// The reference's 31 lines.
     #[serde(rename = "HPL.dat")]
     Dat,
-    /// TOML.
     #[serde(rename = "TOML")]
     Toml,
 }
@@ -79,7 +77,6 @@ impl Format {
         }
     }
 
-    /// The other form.
     pub fn other(self) -> Format {
         match self {
             Format::Dat => Format::Toml,
@@ -99,13 +96,11 @@ pub fn read_bytes(path: &Path) -> Result<Vec<u8>, ConfigError> {
 pub struct ConfigText {
     /// The file, as the user named it.
     pub file: String,
-    /// The form of the text.
     pub format: Format,
     /// What was read. Bytes that are not UTF-8, which an HPL.dat may have, are replaced by U+FFFD.
     pub text: String,
 }
 
-/// Reads a configuration's text into a draft, with warnings.
 pub fn read_draft(
     bytes: &[u8],
     file: &str,
@@ -118,8 +113,7 @@ pub fn read_draft(
     }
 }
 
-/// Reads and checks a configuration's text; `file` is its name in messages. A text with a
-/// parameter of HPL-MxP describes a run of HPL-MxP.
+/// `file` is the name in messages. A text with a parameter of HPL-MxP describes a run of HPL-MxP.
 pub fn parse(
     bytes: &[u8],
     file: &str,

@@ -18,20 +18,16 @@ pub(crate) const MAX_LIST: usize = 20;
 pub(crate) const PROBLEM: &str = "Problem (a list replaces the file's list)";
 pub(crate) const PANEL: &str = "Panel factorization";
 pub(crate) const COMMUNICATION: &str = "Communication";
-/// The heading of the flags that change nothing here.
 pub const IGNORED: &str = "Accepted as in HPL.dat, without effect";
 
-/// What a parameter is stored in, a value or a list of values.
 pub trait ParamField {
     /// Stores the values of these texts, which are written as [`ParamField::texts`] writes them. No
     /// text unsets an optional value. `None`: one is not of this type.
     fn set(&mut self, texts: &[String]) -> Option<()>;
 
-    /// The values as texts.
     fn texts(&self) -> Vec<String>;
 }
 
-/// A single value of a parameter.
 trait Single: Sized {
     fn read(text: &str) -> Option<Self>;
     fn text(&self) -> String;
@@ -404,10 +400,8 @@ settings! {
 }
 
 impl Param {
-    /// The parameters that HPL-MxP alone has.
     pub const OF_MXP: [Self; 2] = [Self::Matrix, Self::Gemm];
 
-    /// Whether HPL-MxP alone has this parameter.
     pub fn is_of_mxp(self) -> bool {
         Self::OF_MXP.contains(&self)
     }
@@ -424,7 +418,6 @@ pub(crate) fn in_dat_order() -> Vec<&'static Row<Param>> {
 }
 
 impl Row<Param> {
-    /// The parameter's values in a run, as they are written.
     pub(super) fn texts(&self, spec: &mut RunSpec) -> Vec<String> {
         match (self.setting, self.field) {
             (Param::P, _) => spec.grids.iter().map(|(p, _)| p.to_string()).collect(),

@@ -15,7 +15,6 @@
 /// What `fgets` reads at most: `HPL_LINE_MAX` is 256, and one byte is for the NUL at the end.
 const LINE_BYTES: usize = 253;
 
-/// The text that is left, and the buffers.
 pub(super) struct Buffers<'a> {
     rest: &'a [u8],
     /// `line`: the last line with a NUL, then what earlier lines have left.
@@ -52,7 +51,6 @@ impl<'a> Buffers<'a> {
         self.scan(0)
     }
 
-    /// The tokens of a list.
     pub(super) fn words(&mut self, count: usize) -> Vec<String> {
         let mut at = 0;
         let mut next = || {

@@ -11,15 +11,12 @@ pub const EQUAL_WITHIN: f64 = 0.03;
 /// The text of rates that the run measures.
 const AUTO: &str = "auto";
 
-/// Relative rates, as they are given.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RateSource {
-    /// A rate for each process column.
     Columns(Vec<f64>),
     /// A rate for each rank, from a file.
     Ranks {
-        /// The file's name.
         file: String,
         /// The rates in it; none before it is read.
         rates: Vec<f64>,
@@ -63,8 +60,7 @@ impl RateSource {
         }
     }
 
-    /// The rates of the process columns of a grid; none if they are equal. A process column is as
-    /// fast as its slowest rank.
+    /// None if they are equal. A process column is as fast as its slowest rank.
     pub(crate) fn column_rates(&self, (p, q): (usize, usize), pmap: Pmap) -> Vec<f64> {
         let columns = match self {
             Self::Columns(rates) => rates.clone(),
@@ -79,8 +75,7 @@ impl RateSource {
     }
 }
 
-/// The rate of the slowest rank of each process column, relative to the fastest process column, in
-/// whole parts; all 1 if they are about equal.
+/// Relative to the fastest process column, in whole parts; all 1 if they are about equal.
 fn slowest_of_columns(ranks: &[f64], (p, q): (usize, usize), pmap: Pmap) -> Vec<f64> {
     let rank = |row: usize, col: usize| match pmap {
         Pmap::RowMajor => row * q + col,

@@ -63,7 +63,6 @@ pub(crate) fn clean_title(text: &str) -> String {
 pub struct RunSpec {
     /// The two free lines at the top of HPL.dat.
     pub title: [String; 2],
-    /// Where the report goes.
     pub output: Output,
     pub n: Vec<usize>,
     pub nb: Vec<usize>,
@@ -93,11 +92,9 @@ pub struct RunSpec {
     /// The rates of process columns, where they are not equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rates: Option<RateSource>,
-    /// The BLAS, if one is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blas: Option<String>,
-    /// Number of process columns that hold checksums, in addition to the Q of the data (`--ft
-    /// abft`).
+    /// Process columns with checksums, in addition to the Q of the data (`--ft abft`).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub checksums: usize,
     /// The matrix of HPL-MxP; `None` for HPL.
@@ -122,9 +119,7 @@ fn is_zero(count: &usize) -> bool {
 pub struct TestSpec {
     pub n: usize,
     pub nb: usize,
-    /// Process rows, P.
     pub p: usize,
-    /// Process columns that hold the data, Q.
     pub q: usize,
     #[serde(default)]
     pub pmap: Pmap,
@@ -152,8 +147,7 @@ pub struct TestSpec {
     pub threads: usize,
     #[serde(default)]
     pub transport: Transport,
-    /// Number of process columns that hold checksums, in addition to the Q of the data (`--ft
-    /// abft`).
+    /// Process columns with checksums, in addition to the Q of the data (`--ft abft`).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub checksums: usize,
     /// The matrix of HPL-MxP; `None` for HPL.
@@ -168,7 +162,6 @@ pub struct TestSpec {
 }
 
 impl TestSpec {
-    /// The distribution of the columns.
     pub fn columns(&self) -> ColumnMap {
         if self.rates.is_empty() {
             ColumnMap::cyclic(self.nb, self.q)
@@ -177,8 +170,7 @@ impl TestSpec {
         }
     }
 
-    /// Bytes of an element of the matrix in memory: HPL-MxP keeps and factors it in single
-    /// precision.
+    /// HPL-MxP keeps and factors the matrix in single precision.
     pub fn element_bytes(&self) -> usize {
         if self.mxp.is_some() { size_of::<f32>() } else { size_of::<f64>() }
     }

@@ -9,7 +9,6 @@ use super::spec::clean_title;
 use super::value::{Row, Table, Written};
 use super::*;
 
-/// The reference's own input file.
 const REFERENCE: &str = "\
 HPLinpack benchmark input file
 Innovative Computing Laboratory, University of Tennessee
@@ -183,7 +182,6 @@ fn broadcasts() -> String {
     words.join(", ")
 }
 
-/// The columns of a row of a table of cases.
 pub(super) fn split_case<const N: usize>(case: &str) -> [&str; N] {
     let columns: Vec<&str> = case.split(" | ").collect();
     columns.try_into().expect(case)

@@ -81,7 +81,6 @@ impl Reader {
         ValueSource::Toml { file: self.file.clone(), line: self.line(offset) }
     }
 
-    /// The error for a key that does not exist at the top level.
     fn unknown_key(&self, key: &str, offset: usize) -> ConfigError {
         let params = in_dat_order();
         let keys = OTHER_KEYS.into_iter().chain(params.iter().map(|info| info.key));
@@ -119,7 +118,6 @@ impl Reader {
         self.scalar(setting.info(), Setting::at, value, "a value")
     }
 
-    /// Reads a value of the table `[launch]`, which may be a list.
     fn launching_values(
         &self,
         setting: Launching,
@@ -183,7 +181,6 @@ impl Reader {
         Ok(Value { text, form, place })
     }
 
-    /// Reads one or two lines of text.
     fn title(
         &self,
         value: &Spanned<DeValue<'_>>,
@@ -337,7 +334,6 @@ fn line<'a, S: Table>(info: &Row<S>, texts: impl Iterator<Item = &'a str>) -> St
     }
 }
 
-/// The heading of the part of a written configuration that a parameter is in.
 fn section_of(info: &Row<Param>) -> &'static str {
     match info.heading {
         _ if info.dat.is_none() => "What HPL.dat cannot express.",
@@ -348,14 +344,12 @@ fn section_of(info: &Row<Param>) -> &'static str {
     }
 }
 
-/// Writes the table `[launch]`.
 pub fn write_launch(draft: &LaunchDraft) -> String {
     let heading = "For `skt-hpl launch`, which runs through the loss of nodes; `run` skips it.\n# Lines \
                    that are commented out show the default.\n[launch]";
     write_table(heading, |setting| draft.get(&setting).map(Vec::as_slice))
 }
 
-/// Writes the table `[checkpoint]`.
 pub fn write_checkpoint(draft: &CheckpointDraft) -> String {
     let heading = "Protection against the loss of nodes. Lines that are commented out show the \
                    default.\n[checkpoint]";

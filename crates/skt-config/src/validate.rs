@@ -1,5 +1,3 @@
-//! The validator, the one place that decides what a legal run is.
-
 use skt_host::layout::near_square;
 use skt_host::shown::shown;
 use skt_host::units::counted;
@@ -14,29 +12,24 @@ use super::spec::RunSpec;
 use super::value::{Form, INT_MAX, Row, Value, Written};
 use super::{given_rates, mxp};
 
-/// The largest number of tests of a run: at a second each they take more than a day, and the list
-/// of all is still short.
+/// At a second each they take more than a day, and the list of all is still short.
 const MAX_TESTS: u64 = 100_000;
 
-/// How to check a draft.
 #[derive(Debug, Clone, Copy)]
 pub struct ValidationRules<'a> {
     /// Whether illegal values of HPL.dat are replaced as the reference does, with a warning. TOML
     /// and flags are always strict, because the reference has neither.
     pub lenient: bool,
-    /// Number of ranks of the job, to derive a grid from if none is given. `None`: a grid must be
-    /// given.
+    /// Of the job, to derive a grid from if none is given. `None`: a grid must be given.
     pub ranks: Option<usize>,
     /// The name of the configuration, for the message about a missing parameter.
     pub source: &'a str,
-    /// Whether the run is one of HPL-MxP and not of HPL.
     pub is_mxp: bool,
 }
 
 /// A legal run, with what the user should know of it.
 #[derive(Debug, Clone)]
 pub struct Checked {
-    /// The run.
     pub spec: RunSpec,
     /// Warnings about values that were substituted, ignored or derived.
     pub warnings: Vec<Warning>,
@@ -49,7 +42,6 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Checks that no grid needs more ranks than the job has.
     pub fn require_ranks(&self, ranks: usize) -> Result<(), ConfigError> {
         // Of equally large grids, the first is named.
         let checksums = self.spec.checksums;
@@ -234,8 +226,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// The pairs of P and Q; if they are not given, the grid nearest to a square that holds all
-    /// ranks.
+    /// If P and Q are not given, the grid nearest to a square that holds all ranks.
     fn grids(&mut self) -> Result<Vec<(usize, usize)>, ConfigError> {
         let has = |param| self.draft.values.contains_key(&param);
         let (ps, qs) = match (has(Param::P), has(Param::Q), self.rules.ranks) {
@@ -271,7 +262,6 @@ impl Checker<'_> {
         Ok(ps.into_iter().zip(qs).collect())
     }
 
-    /// Number of process columns that hold checksums.
     fn checksums(&self) -> usize {
         checksum_columns(&self.draft.checkpoint)
     }

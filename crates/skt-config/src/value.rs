@@ -1,32 +1,22 @@
-//! A value as written, and the description of a setting in a table of TOML.
-
 use std::fmt;
 
 use super::source::ValueSource;
 
-/// How a value was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// Plain text: a token of HPL.dat or of the command line.
     Token,
     /// A TOML integer, in decimal digits.
     Integer,
-    /// A TOML float.
     Float,
-    /// A TOML string.
     Quoted,
-    /// A TOML boolean.
     Boolean,
 }
 
-/// A value as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Value {
-    /// The text of the value.
     pub text: String,
-    /// The kind of the text.
     pub form: Form,
-    /// Where the value was given.
     pub place: ValueSource,
 }
 
@@ -41,7 +31,6 @@ impl Value {
         Self { text: text.into(), form: Form::Quoted, place: ValueSource::Default }
     }
 
-    /// The value of a flag.
     pub fn flag(text: impl Into<String>) -> Self {
         Self { text: text.into(), form: Form::Token, place: ValueSource::Flag }
     }
@@ -50,31 +39,26 @@ impl Value {
 /// How a setting is written in TOML.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
-    /// A whole number.
     Whole,
     /// A finite real number.
     Real,
     /// `true` or `false`.
     Flag,
-    /// A string.
     Text,
     /// A string with a unit or a word, or a number of seconds.
     Time,
 }
 
-/// The settings of a table.
 pub trait Table: Copy + Ord + std::fmt::Debug + 'static {
     /// What holds the typed values of the settings.
     type Typed;
     /// What a single typed value can do.
     type Field: ?Sized;
-    /// The table.
     const ROWS: &'static [Row<Self>];
     /// Whether the code of a choice is legal as well as its name.
     const HAS_CODES: bool;
 }
 
-/// A parameter's part in an HPL.dat.
 #[derive(Debug, Clone, Copy)]
 pub struct DatLine {
     /// The line with the values, from 1. The count of a list is in the line before; that of Qs is
@@ -98,23 +82,18 @@ impl DatLine {
 /// The largest value of a C `int`, which the reference and MPI count with.
 pub(crate) const INT_MAX: usize = i32::MAX as usize;
 
-/// The smallest and the largest legal number of a setting, both legal. Doubles hold the limits of
-/// whole numbers exactly.
+/// Both ends are legal. Doubles hold the limits of whole numbers exactly.
 #[derive(Debug, Clone, Copy)]
 pub struct Range {
-    /// The smallest number.
     pub(crate) least: f64,
-    /// The largest number.
     pub(crate) most: f64,
 }
 
 impl Range {
-    /// The range of a setting that is a whole number.
     pub(crate) const fn whole(least: usize, most: usize) -> Self {
         Self { least: least as f64, most: most as f64 }
     }
 
-    /// Whether the text is a number in this range.
     pub fn contains(self, text: &str) -> bool {
         text.parse().is_ok_and(|number| (self.least..=self.most).contains(&number))
     }
@@ -130,31 +109,24 @@ impl fmt::Display for Range {
     }
 }
 
-/// Where the typed value of a setting is.
 pub(crate) type Access<S> = fn(&mut <S as Table>::Typed) -> &mut <S as Table>::Field;
 
-/// All facts about a setting: its key in a table of TOML, its flag, their texts, and the typed
-/// value. The flag, its help, the comments of a written configuration, the messages of errors and
-/// the rows of the manual follow from it.
+/// All facts about a setting. The flag, its help, the comments of a written configuration, the
+/// messages of errors and the rows of the manual follow from it.
 #[derive(Debug, Clone, Copy)]
 pub struct Row<S: Table> {
-    /// The setting.
     pub setting: S,
-    /// The setting's key in the table.
     pub key: &'static str,
     /// The flag without its dashes, if it is not the key with `-` for `_`.
     pub flag: &'static str,
     /// A second name of the flag, without its dashes; may be empty.
     pub alias: &'static str,
-    /// The heading of the help that the flag is under.
     pub heading: &'static str,
     /// The setting that the flag follows in the help, if that is not the order of the table.
     pub help_after: Option<S>,
     /// What stands for the flag's value in the help.
     pub metavar: &'static str,
-    /// How the setting is written.
     pub written: Written,
-    /// Whether the setting is a list.
     pub is_list: bool,
     /// The names to choose from, if it is a choice: the first of each is written, the others are
     /// accepted, too. Where codes are legal, they are the indices.
@@ -174,14 +146,12 @@ pub struct Row<S: Table> {
     pub comment: &'static str,
     /// The value of the example in the long help; empty for none.
     pub example: &'static str,
-    /// The setting's line of HPL.dat, if that has one.
     pub dat: Option<DatLine>,
     /// The typed value, if it follows from the text alone.
     pub field: Option<Access<S>>,
 }
 
 impl<S: Table> Row<S> {
-    /// A row with the setting alone.
     pub(crate) const fn new(setting: S) -> Self {
         Self {
             setting,
@@ -237,7 +207,6 @@ impl<S: Table> Row<S> {
         self.choices.iter().map(|names| names[0]).collect()
     }
 
-    /// Describes the legal values.
     pub fn legal(&self) -> String {
         let name = |(code, names): (usize, &&[&'static str])| {
             if S::HAS_CODES { format!("{} ({code})", names[0]) } else { names[0].to_owned() }
@@ -288,7 +257,6 @@ macro_rules! settings {
         }
 
         impl $name {
-            /// This setting's row of the table.
             pub fn info(self) -> &'static Row<$name> {
                 &$table[self as usize]
             }

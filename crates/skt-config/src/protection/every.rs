@@ -1,23 +1,17 @@
-//! How often a user wants a checkpoint.
-
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use skt_host::units::{BadQuantity, parse_seconds};
 
-/// The interval between checkpoints that a user asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Every {
     /// Daly's optimum from the cost of the last checkpoint and the MTBF.
     Auto,
-    /// This many seconds.
     Seconds(f64),
-    /// This many panels.
     Panels(usize),
     /// This many panels, and at the end of the factorization. All of these are taken, whether or
     /// not they pay off: a drill.
     Drill(usize),
-    /// No checkpoints.
     Never,
 }
 

@@ -1,5 +1,3 @@
-//! Faults that a user asks for.
-
 use std::fmt;
 use std::str::FromStr;
 
@@ -15,14 +13,11 @@ pub struct Inject {
     text: String,
     /// The process that dies, by its rank in the launcher's order.
     pub process: usize,
-    /// When the fault happens.
     pub what: What,
 }
 
-/// When a fault happens, and whether the rank dies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
-    /// At a step of the checkpoint protocol.
     Step(StepPattern),
     /// When this column is eliminated.
     Column(usize),
@@ -34,7 +29,6 @@ pub enum What {
     Flip(usize),
 }
 
-/// A text that is no fault to inject.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{text}`: {why}; write [RANK@]STEP, [RANK@]column:J, [RANK@]time:SECONDS, [RANK@]back or flip:RANK@column:J"

@@ -1,5 +1,3 @@
-//! The settings of the protection of a run.
-
 mod every;
 mod inject;
 mod read;
@@ -20,7 +18,6 @@ use skt_checkpoint::checkpoint::protocol::MESSAGE_BYTES;
 use skt_solver::pgesv::abft::CheckEvery;
 use skt_store::codec::CodecKind;
 
-/// How a run is protected.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // the row of each in SETTINGS describes it
 pub struct Settings {
@@ -46,8 +43,7 @@ pub struct Settings {
     pub on_loss: OnLoss,
     pub resume: Resume,
     pub run_id: String,
-    /// The store of the segments, as [`StoreKind`](skt_store::store::StoreKind)
-    /// parses it.
+    /// As [`StoreKind`](skt_store::store::StoreKind) parses it.
     pub store: String,
     #[serde(default)]
     pub levels: Levels,
@@ -57,7 +53,6 @@ pub struct Settings {
     pub job_number: Option<u64>,
     #[serde(default)]
     pub time_limit: TimeLimit,
-    /// Faults to inject.
     pub inject: Vec<Inject>,
 }
 
@@ -67,7 +62,6 @@ impl Settings {
         Self { method: Method::SelfCheckpoint, run_id: run_id.to_owned(), ..Self::none() }
     }
 
-    /// No protection at all.
     pub fn none() -> Self {
         Self {
             method: Method::None,
@@ -95,8 +89,7 @@ impl Settings {
         }
     }
 
-    /// The method for a job of `ranks` ranks: none if the job is too small for a group, unless the
-    /// user has asked for one.
+    /// None if the job is too small for a group, unless the user has asked for the method.
     pub fn method_for(&self, ranks: usize) -> Method {
         if ranks < 2 * self.parities && !self.method_is_asked { Method::None } else { self.method }
     }
@@ -112,12 +105,10 @@ impl Settings {
         }
     }
 
-    /// Whether the run may have checkpoints at all.
     pub fn is_on(&self) -> bool {
         self.method != Method::None
     }
 
-    /// The failure domain of a host.
     pub fn domain_of(&self, host: &str) -> String {
         self.domains.get(host).cloned().unwrap_or_else(|| host.to_owned())
     }

@@ -26,8 +26,7 @@ pub const MAX_MEMBERS: usize = 255;
 const NO_CHECKSUMS: &str = "has no meaning without --ft abft, which has checksums; leave it out";
 
 impl Settings {
-    /// The settings that a draft describes, for the run `spec`. The file of failure domains is read
-    /// by [`read_domains`].
+    /// For the run `spec`. The file of failure domains is read by [`read_domains`].
     pub fn read(draft: &CheckpointDraft, spec: &RunSpec) -> Result<Self, ConfigError> {
         let from = Reader(draft);
         let method_is_asked = draft.contains_key(&Setting::Method);
@@ -114,7 +113,6 @@ impl Reader<'_> {
         Ok(text.map_or(default, |text| text.parse().expect("a number in its range")))
     }
 
-    /// The error for the text of a setting that was given.
     fn not_understood(&self, setting: Setting) -> ConfigError {
         let (value, row) = (&self.0[&setting], setting.info());
         let wanted = match (row.written, row.choices) {
@@ -184,8 +182,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Refuses to replace a process column where the number of checksums is not one, or where a
-    /// further test would have no checksums.
+    /// Where the number of checksums is not one, or where a further test would have none.
     fn refuse_replacement(&self, settings: &Settings, tests: usize) -> Result<(), ConfigError> {
         let parities = settings.parities;
         match self.0.get(&Setting::OnLoss) {
@@ -241,7 +238,6 @@ impl Reader<'_> {
         Err(at.error(format!("there is nothing for helper cores to do: {why}")))
     }
 
-    /// The members and parities of a group.
     fn group(&self) -> Result<(usize, usize), ConfigError> {
         let default = Settings::none();
         let range = Setting::Parities.info().range.expect("the row has a range");

@@ -11,7 +11,7 @@ fn main() {
     println!("cargo:rustc-link-arg-bins=-Wl,--export-dynamic-symbol=_exit");
 }
 
-/// For reports.
+/// The compiler's name and version, for reports.
 fn compiler() -> String {
     let rustc = env::var_os("RUSTC").expect("cargo names the compiler");
     let told = Command::new(rustc).arg("--version").output().expect("the compiler runs");

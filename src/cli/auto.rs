@@ -41,14 +41,14 @@ use skt_run::record::TestRecord;
 use skt_run::tune::parameter::{Parameter, with_values};
 use skt_run::tune::{TuningTask, table};
 
-/// Written to the current folder.
+/// The files that are written, in the current folder.
 const FILES: [&str; 2] = ["HPL.toml", "HPL.dat"];
-/// Of the time; and its most seconds.
+/// The part of the time for tuning, and its most seconds.
 const TUNING_PART: f64 = 1.0 / 6.0;
 const MAX_TUNING_SECONDS: f64 = 60.0;
-/// Of the time, for the longer of the two short runs.
+/// The part of the time that the longer of the two short runs takes.
 const SHORT_RUN_PART: f64 = 1.0 / 20.0;
-/// Unless the memory is given.
+/// The time by default, unless the memory is given.
 const DEFAULT_SECONDS: f64 = 120.0;
 
 pub(super) const AFTER_HELP: &str = with_exit_codes!(
@@ -87,7 +87,7 @@ pub(crate) struct AutoArgs {
 }
 
 impl AutoArgs {
-    /// `None`: the memory alone decides.
+    /// The time for all; `None`: the memory alone decides.
     fn seconds(&self) -> Option<f64> {
         self.size.time.or_else(|| self.size.memory.is_none().then_some(DEFAULT_SECONDS))
     }
@@ -100,11 +100,11 @@ impl AutoArgs {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Place {
-    /// Several containers may share it.
+    /// The machine, which several containers may share.
     machine: String,
-    /// Those on which the rank may run.
+    /// The cores on which the rank may run.
     cores: BTreeSet<String>,
-    /// Those for which it has processor time.
+    /// The most cores for which it has processor time.
     max_cores: usize,
     available_bytes: u64,
 }
@@ -117,11 +117,13 @@ impl Place {
     }
 }
 
+/// What all ranks have: each as many threads and as much memory as any other.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Shares {
     ranks: usize,
     machines: usize,
     threads: usize,
+    /// Bytes that all ranks may take, if each takes as many as the one with the least.
     available_bytes: u64,
 }
 
@@ -170,7 +172,7 @@ struct Auto<'a> {
     args: &'a AutoArgs,
     blas: ChosenBlas,
     began: Instant,
-    /// By rank 0's clock.
+    /// The end of the job's time by rank 0's clock.
     time_limit: TimeLimit,
 }
 
@@ -211,7 +213,7 @@ impl Auto<'_> {
         Ok(run::run_on(self.world, self.comm, &run, &blas, &mut KeptJob::default())?.exit)
     }
 
-    /// What rank 0 finds; `None` if it is an error, which rank 0 prints. Collective.
+    /// What rank 0 finds, on all ranks; `None` if it is an error, which it prints. Collective.
     fn on_rank0<T: Serialize + for<'d> Deserialize<'d>>(
         &self,
         find: impl FnOnce() -> Result<T, ConfigError>,
@@ -294,7 +296,7 @@ impl Auto<'_> {
         JobOptions { blas: self.blas.clone(), mpi_library, ..JobOptions::default() }
     }
 
-    /// Without a report. The error is how the job ends, whose reason is printed.
+    /// Runs `spec` without a report. The error is how the job ends, whose reason is printed.
     fn measure(&self, spec: &RunSpec) -> Result<Result<Measured, Exit>, JobError> {
         let began = Instant::now();
         let mut last = LastTest::default();
@@ -320,8 +322,8 @@ impl Auto<'_> {
         Ok(Ok(Measured { n: spec.n[0], seconds, timed_seconds }))
     }
 
-    /// None, or the checksums of the grid. Segments of tuning and of short runs have a name of
-    /// their own, so that those of a run stay as they are.
+    /// The protection of tuning and of short runs: none, or the checksums of the grid. Their
+    /// segments have a name of their own, so that those of a run stay as they are.
     fn trial_settings(&self, spec: &RunSpec) -> Settings {
         let method = if spec.checksums > 0 { Method::Abft } else { Method::None };
         let mut draft = CheckpointDraft::from([(Setting::Method, Value::text(method.to_string()))]);
@@ -351,7 +353,7 @@ impl Auto<'_> {
         Room { seconds: left_seconds, ..room }
     }
 
-    /// N and the protection. Returns the file that holds all.
+    /// Chooses N and the protection, and writes the files. Returns the one that holds all.
     fn choose(
         &self,
         tuned: &RunSpec,

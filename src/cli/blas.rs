@@ -39,7 +39,7 @@ pub(crate) fn execute_trial(args: &TrialArgs) -> Exit {
     if has_passed { Exit::Passed } else { Exit::BadInput }
 }
 
-/// As [`choose`], with the default NB.
+/// As [`choose`], with the default NB, where a flag alone names the BLAS.
 pub(super) fn choose_by_flag(named: Option<&str>) -> ChosenBlas {
     let given = |param: Param, _: &dyn Fn(&Path) -> bool| {
         let named = named.filter(|_| param == Param::Blas)?;
@@ -48,13 +48,13 @@ pub(super) fn choose_by_flag(named: Option<&str>) -> ChosenBlas {
     choose(&given, false)
 }
 
-/// The values of a parameter in the flags, else in the configuration if its path may be read.
+/// Gives the values of a parameter in the flags, else in the configuration if its path may be read.
 type Given<'a> = &'a dyn Fn(Param, &dyn Fn(&Path) -> bool) -> Option<Vec<Value>>;
 
 /// Makes the BLAS that the flags or the configuration name the one of this process, with a kernel
 /// that fits; for HPL-MxP (`is_mxp`) `auto` compares rates of SGEMM. Called before MPI starts, by
-/// each process alone: one that cannot read the configuration knows the flags alone, which the job
-/// notices.
+/// each process for itself: a process that cannot read the configuration knows the flags alone,
+/// which the job notices later.
 pub(super) fn choose(given: Given, is_mxp: bool) -> ChosenBlas {
     let texts = |values: Vec<Value>| values.into_iter().map(|value| value.text);
     // HPL.dat has no BLAS, and most jobs need no process but rank 0 to read it.

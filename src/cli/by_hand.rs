@@ -1,4 +1,4 @@
-//! For the launcher that this machine has.
+//! The commands that a user is advised to run, for the launcher that this machine has.
 
 use std::env;
 use std::process::{Command, Stdio};
@@ -24,7 +24,7 @@ fn here() -> (Starter, bool) {
     }
 }
 
-/// Under the name it was called by, quoted for a shell.
+/// This program under the name it was called by, quoted for a shell.
 fn program() -> String {
     let program = env::args_os().next().unwrap_or_else(|| "skt-hpl".into());
     shell_quoted(&program.to_string_lossy())

@@ -1,4 +1,4 @@
-//! The text of a chosen run's file, and the flags that run it.
+//! A run that a command has chosen: the text of its file, and the flags that run it.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ pub(super) struct Chosen<'a> {
 }
 
 impl Chosen<'_> {
-    /// In TOML after `comment`, which is whole lines.
+    /// The text of the file; in TOML after `comment`, which is whole lines.
     pub(super) fn text(&self, comment: &str) -> Result<String, ConfigError> {
         match Format::from_path(self.path) {
             Format::Dat => hpldat::write(self.spec),
@@ -26,7 +26,7 @@ impl Chosen<'_> {
         }
     }
 
-    /// After the program's name, each after a blank: the file, and what it cannot hold.
+    /// The words after the program's name, each after a blank: the file, and what it cannot hold.
     pub(super) fn flags(&self) -> String {
         let mut words: Vec<String> = self.spec.mxp.iter().map(|_| "mxp".to_owned()).collect();
         if self.path != Path::new("HPL.dat") {

@@ -52,7 +52,7 @@ pub(crate) struct DoctorArgs {
     pub root: Option<PathBuf>,
 }
 
-/// Under a launcher, all ranks look, and rank 0 prints.
+/// Looks, and prints what was found. Under a launcher, all ranks look, and rank 0 prints.
 pub(crate) fn execute(args: &DoctorArgs) -> ExitCode {
     let done = match args {
         DoctorArgs { root: Some(folder), .. } => from_tree(args, Root::at(folder)),
@@ -105,6 +105,7 @@ fn under_launcher(args: &DoctorArgs) -> Result<u8, Failed> {
 #[derive(Debug, Clone, Default)]
 struct Listed {
     found: Vec<Finding>,
+    /// The number of hosts, if nothing was found.
     well: Option<usize>,
 }
 
@@ -116,7 +117,7 @@ fn read_listed_hosts(args: &DoctorArgs) -> Result<Listed, Failed> {
     Ok(Listed { found, well })
 }
 
-/// The hosts of all ranks of `world`; all return the exit code. Collective.
+/// Diagnoses the hosts of all ranks of `world`. All of them return the exit code. Collective.
 fn look(world: &Comm, args: &DoctorArgs, is_launched: bool, listed: Listed) -> Result<u8, Failed> {
     let threads = args.threads.map(|threads| threads as usize);
     let threads = threads.or(is_launched.then_some(1));

@@ -19,11 +19,11 @@ use skt_run::job::outlook;
 use skt_run::protect::Settings;
 
 pub(super) struct BenchmarkNeeds {
-    /// Of the largest rank, in the test that needs most.
+    /// Bytes of the largest rank, in the test that needs most.
     pub rank_bytes: u64,
     pub method: Method,
     pub parities: usize,
-    /// Which tests end before a checkpoint is due, at this machine's rate.
+    /// Which tests end before a checkpoint is due, at this machine's rate, if any do.
     pub without_checkpoint: Option<String>,
     pub here_bytes: u64,
 }
@@ -95,7 +95,7 @@ pub(super) fn describe(
     text + &format!("command  {line}\nnothing was started, and no node was asked\n")
 }
 
-/// `n[01-08] with 8 slots, n09 with 4`.
+/// The hosts by their slots: `n[01-08] with 8 slots, n09 with 4`.
 fn with_slots(hosts: &[Host]) -> String {
     let alike = hosts.chunk_by(|a, b| a.slots == b.slots).map(|hosts| {
         let names = short_names(hosts);
@@ -130,8 +130,8 @@ fn at_a_loss(options: &LaunchOptions, needs: Option<&BenchmarkNeeds>) -> String 
     format!("{then}, and {continues}")
 }
 
-/// Where nodes are to share the ranks of lost ones, and none with this machine's memory could: what
-/// they would need.
+/// Where nodes are to share the ranks of lost ones, and none could, if they have the memory of this
+/// machine: what they would need.
 fn no_room(options: &LaunchOptions, used: &[Host], needs: &BenchmarkNeeds) -> Option<String> {
     let spreads = options.settings.no_spare == NoSpare::Spread && options.pool.spares.is_empty();
     let ranks = used.iter().map(|host| host.slots + 1).min().filter(|_| spreads)?;

@@ -55,7 +55,7 @@ impl SizeArgs {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Room {
     pub ranks: usize,
-    /// Of all ranks, with those of the ranks of a lost node.
+    /// Bytes of all ranks, with those of the ranks of a lost node.
     pub bytes: u64,
     /// Ranks of a lost node whose memory is left.
     pub guests: usize,
@@ -90,7 +90,7 @@ impl Fitted {
     }
 }
 
-/// Of HPL, or of HPL-MxP; N is still 0.
+/// A run of HPL, or of HPL-MxP, on these ranks with the protection asked for; its N is still 0.
 pub(super) fn base(
     room: &Room,
     threads: usize,
@@ -124,7 +124,7 @@ pub(super) fn fit(
     fit_with(base, grids, &Room { asked, ..room.clone() }, pace)
 }
 
-/// A checkpoint, before the end, if nothing slows the run down.
+/// Whether the run takes a checkpoint before its end, if nothing slows it down.
 fn is_due(fitted: &Fitted, pace: &Pace) -> Result<bool, ConfigError> {
     let settings = Settings::read(&fitted.protection, &fitted.spec)?;
     Ok(pace.outlook(&fitted.spec.tests()[0], &settings) == Some(Outlook::Due))
@@ -183,8 +183,8 @@ fn fit_with(
     Ok(Fitted { spec, protection, memory_n })
 }
 
-/// The flattest first: with checksums all with P at most Q. A flat grid leaves a larger part of the
-/// ranks to data, a squarer one has smaller panels.
+/// The grids to choose from, the flattest first: with checksums all with P at most Q. A flat grid
+/// leaves a larger part of the ranks to data, a squarer one has smaller panels.
 pub(super) fn grids(spec: &RunSpec, ranks: usize) -> Vec<(usize, usize)> {
     let checksums = spec.checksums;
     if checksums == 0 {
@@ -209,7 +209,7 @@ pub(super) fn n_in_memory(bytes: u64, test: &TestSpec, settings: &Settings) -> u
     test.nb * largest(|blocks| needed(blocks) <= bytes)
 }
 
-/// Of the numbers that `fits`, if all smaller ones do; 0 if none does.
+/// The largest number of blocks that `fits`, if all smaller ones do; 0 if none does.
 fn largest(fits: impl Fn(usize) -> bool) -> usize {
     let (mut most, mut too_large) = (0, 1);
     while fits(too_large) {
@@ -232,14 +232,14 @@ mod tests {
 
     use super::*;
 
-    /// `asked` is `self`, or `self 2` with two parities.
+    /// Room for what `asked` has as flags: `self`, or `self 2` with two parities.
     fn room(ranks: usize, bytes: u64, asked: &str) -> Room {
         let flags = asked.split_whitespace().zip([Setting::Method, Setting::Parities]);
         let asked = flags.map(|(value, setting)| (setting, Value::flag(value))).collect();
         Room { ranks, bytes, asked, ..Room::default() }
     }
 
-    /// By the memory, or by the time if the room has one.
+    /// The fit of a run of `mxp` or HPL by the memory, or by the time if the room has one.
     fn fitted(room: &Room, is_mxp: bool) -> Result<Fitted, ConfigError> {
         let spec = base(room, 1, is_mxp, "test")?;
         fit(&spec, &grids(&spec, room.ranks), room, &Pace::measure(1)?.0)

@@ -14,6 +14,7 @@ use crate::report::output::is_stdout;
 use skt_config::value::{Row, Table, Value, Written};
 
 pub(crate) trait Flag: Table {
+    /// The setting's argument, whose value is text; or a switch.
     fn arg(self) -> Arg;
 
     /// Others are read where a command adds them.
@@ -112,7 +113,7 @@ fn help<S: Table>(row: &Row<S>) -> String {
     format!("{what} [{}]", notes.join("; "))
 }
 
-/// Of a file that is written in addition to a report on standard output.
+/// Parses the name of a file that is written in addition to a report on standard output.
 pub(super) fn file_next_to_a_report() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(next_to_a_report)
 }
@@ -124,6 +125,7 @@ pub(super) fn next_to_a_report(path: PathBuf) -> Result<PathBuf, &'static str> {
     Ok(path)
 }
 
+/// Parses one of `names`, by which `named` finds the value.
 pub(super) fn one_of<T: Clone + Send + Sync + 'static, const N: usize>(
     names: [&'static str; N],
     named: fn(&str) -> Option<T>,
@@ -131,7 +133,7 @@ pub(super) fn one_of<T: Clone + Send + Sync + 'static, const N: usize>(
     PossibleValuesParser::new(names).map(move |name| named(&name).expect("one of the names"))
 }
 
-/// Accepts any text; help and completions have the names.
+/// Accepts any text, and gives help and completions the names of a choice.
 #[derive(Clone)]
 pub(super) struct Names(pub Vec<&'static str>);
 

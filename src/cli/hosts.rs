@@ -11,7 +11,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Host>, HostsError> {
     ListedNodes::read(path).map(warned)
 }
 
-/// The file may list no node yet.
+/// Reads a host file that may list no node yet, and prints what in it has no effect.
 pub(super) fn read_spares(path: &Path) -> Result<Vec<Host>, HostsError> {
     ListedNodes::read_spares(path).map(warned)
 }
@@ -41,8 +41,8 @@ pub(super) fn agent_of_launcher(
     Some(command)
 }
 
-/// Some launchers, with this program if it is not the usual one, would reach a host by its IPv6
-/// address and then fail.
+/// Checks that the launcher, with this program if it is not the usual one, takes the names of all
+/// hosts. Some would reach a host by its IPv6 address and then fail.
 pub(super) fn check_names<'a>(
     mut hosts: impl Iterator<Item = &'a Host>,
     starter: Starter,

@@ -231,7 +231,7 @@ fn options_of_program(args: &LaunchArgs, file: &Path, env: Env) -> Result<Launch
 }
 
 /// Makes waiting ranks of Open MPI yield their core, which is needed with more ranks than cores.
-/// Open MPI does not see that, because its host list has a slot for each rank.
+/// Open MPI does not see that on its own, because its host list has a slot for each rank.
 const YIELD: [&str; 3] = ["--mca", "mpi_yield_when_idle", "1"];
 
 /// What the benchmark and any other program share; the rest is as for an unknown program.
@@ -291,27 +291,28 @@ fn options_of_nodes(
     })
 }
 
-/// Of the largest grid, if it has checksums and takes all ranks.
+/// The process rows of the largest grid, if it has checksums and takes all ranks.
 fn checksum_rows(spec: &RunSpec, ranks: usize) -> Option<Vec<Vec<usize>>> {
     let largest = spec.tests().into_iter().max_by_key(TestSpec::ranks);
     let rows = largest.filter(|test| test.checksums > 0 && test.ranks() == ranks);
     rows.map(|test| protect::process_rows(&test))
 }
 
-/// Of the largest rank, in the test that needs most.
+/// Bytes of the largest rank, in the test that needs most.
 fn rank_bytes(pool: &Pool, ranks: usize, spec: &RunSpec, settings: &Settings) -> u64 {
     max_of_tests(pool, ranks, spec, |test, names| {
         memory_split(test, settings, smallest_group(test, settings, names.into_iter())).total()
     })
 }
 
-/// Of the segments of the largest rank, in the test that needs most; 0 without checkpoints.
+/// Bytes of the segments of the largest rank, in the test that needs most; 0 without checkpoints.
 fn kept_bytes(pool: &Pool, ranks: usize, spec: &RunSpec, settings: &Settings) -> u64 {
     max_of_tests(pool, ranks, spec, |test, names| {
         protect::segment_bytes(test, settings, names.into_iter())
     })
 }
 
+/// The most bytes of any test, of which `bytes` gives those of one from the host of each rank.
 fn max_of_tests(
     pool: &Pool,
     ranks: usize,
@@ -340,7 +341,7 @@ fn texts(words: &[OsString]) -> Result<Vec<String>, Failed> {
     words.iter().map(|word| is_text("a flag", word).map(str::to_owned)).collect()
 }
 
-/// Checked before anything is started.
+/// The flags of the benchmark, checked before anything is started.
 fn run_args(command: &[String]) -> Result<RunArgs, Failed> {
     let words = ["skt-hpl"].into_iter().chain(subcommand_words(command));
     match Cli::try_parse_from(words) {
@@ -355,7 +356,7 @@ fn run_args(command: &[String]) -> Result<RunArgs, Failed> {
     }
 }
 
-/// The table `[launch]` of the configuration counts where no flag is given.
+/// The flags, with the table `[launch]` of the configuration for those not given.
 fn with_file(
     flags: &Flags<Launching>,
     mut file: LaunchDraft,
@@ -387,7 +388,7 @@ fn with_file(
     LaunchSettings::read(&file)
 }
 
-/// Those that the ranks need come first, the others are spares.
+/// Divides the nodes: those that the ranks need come first, the others are spares.
 fn pool(listed: Vec<Host>, ranks: usize, spares: Option<&Path>) -> Result<Pool, Failed> {
     let mut slots = 0;
     let (active, mut waiting): (Vec<_>, Vec<_>) = listed.into_iter().partition(|host| {
@@ -401,7 +402,7 @@ fn pool(listed: Vec<Host>, ranks: usize, spares: Option<&Path>) -> Result<Pool, 
     Ok(Pool::new(active, waiting))
 }
 
-/// `None` if there is no list.
+/// The nodes that are listed; `None` if there is no list.
 fn nodes(wanted: &LaunchSettings, env: Env) -> Result<Option<ListedNodes>, Failed> {
     let nodes = match &wanted.hosts {
         Some(path) => Some(ListedNodes::read(path)?),

@@ -27,7 +27,7 @@ use skt_host::{affinity, messages};
 use skt_run::job::{self, End, Finished, JobError};
 use skt_run::protect::{OnLoss, RankInRun, Settings};
 
-/// Rank 0 sends it to all ranks.
+/// What rank 0 sends to all ranks as the job to run.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct JobRequest {
     pub spec: RunSpec,
@@ -37,7 +37,7 @@ pub(super) struct JobRequest {
 
 #[derive(Default)]
 pub(super) struct KeptJob {
-    /// `None` before rank 0 has distributed it.
+    /// The run; `None` before rank 0 has distributed it.
     pub request: Option<JobRequest>,
     /// When this process noticed the last loss that it has survived.
     pub lost_at: Option<Instant>,
@@ -60,7 +60,7 @@ enum AfterAttempt {
     RemoveRest(Exit),
 }
 
-/// Of the word that ranks agree on; the agreement keeps a bit if all ranks have set it.
+/// Bits of the word that ranks agree on; the agreement keeps a bit if all ranks have set it.
 const ENDED: i32 = 1;
 const NOT_REPORTED: i32 = 2;
 const EXIT_SHIFT: u32 = 8;
@@ -133,9 +133,9 @@ pub(crate) fn outlive(
     }
 }
 
-/// Of a job whose last attempt came to its end. If a later attempt refused to run after a loss, for
-/// instance because the lost rank still holds memory, the next start may run: the input is that of
-/// the earlier attempt, which ran.
+/// The exit code of a job whose last attempt came to its end. If a later attempt refused to run
+/// after a loss, for instance because the lost rank still holds memory, the next start may run: the
+/// input is that of the earlier attempt, which ran.
 fn exit_after(finished: &Finished, is_resumed: bool) -> Exit {
     match finished {
         Finished { exit: Exit::BadInput, is_reported: false, .. } if is_resumed => {
@@ -145,8 +145,8 @@ fn exit_after(finished: &Finished, is_resumed: bool) -> Exit {
     }
 }
 
-/// Whether the job can run on the ranks of `comm`, alike on all of them; if not, the exit code.
-/// `is_resumed` means that these ranks are what a loss has left of a job.
+/// Whether the job can run on the ranks of `comm`, with the same result on all of them; if not, the
+/// exit code. `is_resumed` means that these ranks are what a loss has left of a job.
 pub(crate) fn has_ranks(
     world: &MpiWorld,
     comm: &Comm,

@@ -5,15 +5,16 @@ use skt_config::ConfigError;
 use skt_host::affinity::current_mask;
 use skt_host::memory;
 
-/// Of the time; threads that are alone on their cores have it.
+/// The share of the time for which threads that are alone on their cores have them.
 pub(super) const MIN_CPU_SHARE: f64 = 0.95;
 
-/// Those that this process may run on, at most what its CPU quota allows. Two hardware threads of a
-/// core count as one, because they share its floating-point units.
+/// Number of physical cores that this process may run on, at most what its CPU quota allows. Two
+/// hardware threads of a core count as one, because they share its floating-point units.
 pub(crate) fn cores() -> Result<usize, ConfigError> {
     Ok(core_names()?.len().min(max_cores()).max(1))
 }
 
+/// The physical cores that this process may run on, each by its hardware threads.
 pub(crate) fn core_names() -> Result<BTreeSet<String>, ConfigError> {
     let allowed = current_mask().map_err(|why| {
         ConfigError::Other(format!("the CPUs of this process are not known ({why}); give --ranks"))
@@ -25,6 +26,7 @@ pub(crate) fn core_names() -> Result<BTreeSet<String>, ConfigError> {
     Ok(allowed.iter().map(siblings).collect())
 }
 
+/// The most cores for which this process has processor time.
 pub(crate) fn max_cores() -> usize {
     std::thread::available_parallelism().map_or(usize::MAX, |n| n.get())
 }

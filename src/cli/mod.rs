@@ -106,7 +106,7 @@ Examples:
   skt-hpl status      what it does, from another shell"
 );
 
-/// With the formats of the checkpoints that this build can continue.
+/// The version, and the formats of the checkpoints that this build can continue.
 fn long_version() -> String {
     let formats = formats().map(|(name, number)| format!("{name} {number}")).join(", ");
     format!("{}\ncheckpoints: {formats}", env!("CARGO_PKG_VERSION"))
@@ -178,7 +178,7 @@ pub(crate) enum Command {
     Store(store::StoreArgs),
 }
 
-/// Those of most runs, and the two that HPL does not have.
+/// The flags that `-h` of a run shows: those of most runs, and the two that HPL does not have.
 const COMMON: [&str; 17] = [
     "config",
     "out",
@@ -199,7 +199,7 @@ const COMMON: [&str; 17] = [
     "gemm",
 ];
 
-/// `-h` of a run shows the common flags, `--help` all.
+/// The commands and their flags. `-h` of a run shows the common flags, `--help` all.
 pub fn command() -> clap::Command {
     let shortened = |command: clap::Command| {
         command.mut_args(|arg| {
@@ -294,7 +294,7 @@ fn dispatch(cli: Cli) -> ExitCode {
     }
 }
 
-/// For a subcommand that writes text or files: one process of a job does it.
+/// Carries out a subcommand that writes text or files, so one process of a job does it.
 fn write<E: Into<Failed>>(execute: impl FnOnce() -> Result<(), E>) -> ExitCode {
     streams::die_quietly_on_closed_pipe();
     execute().map_or_else(failed, |()| Exit::Passed.into())

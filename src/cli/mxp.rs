@@ -1,4 +1,4 @@
-//! By the code and with the flags of a run of HPL.
+//! `skt-hpl mxp`: runs HPL-MxP, by the code and with the flags of a run of HPL.
 
 use std::path::PathBuf;
 

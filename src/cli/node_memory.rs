@@ -13,7 +13,7 @@ pub(crate) struct Alike {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct NodeSet {
-    /// Of all of them, in GiB.
+    /// The memory that all of them have, in GiB.
     pub gib: f64,
     pub alike: Vec<Alike>,
 }
@@ -23,12 +23,13 @@ impl NodeSet {
         self.alike.iter().map(|alike| alike.nodes).sum()
     }
 
-    /// If it is given and that of all.
+    /// The rate of a core, in Gflop/s, if it is given and that of all.
     pub(crate) fn gflops(&self) -> Option<f64> {
         let first = self.alike.first()?.gflops;
         first.filter(|_| self.alike.iter().all(|alike| alike.gflops == first))
     }
 
+    /// The rates of the nodes, in words after their number.
     pub(crate) fn rates_words(&self) -> String {
         if let Some(gflops) = self.gflops() {
             return format!(" of {gflops} Gflop/s a core");
@@ -53,7 +54,7 @@ impl NodeSet {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum NodeMemory {
-    /// Of all nodes, in GiB.
+    /// All nodes have the same, in GiB.
     Equal(f64),
     /// Nodes with the most memory first, of these the fastest; each pair of both once.
     Listed(Vec<Alike>),
@@ -102,7 +103,7 @@ impl NodeMemory {
         }
     }
 
-    /// In Gflop/s, the highest first, each once; none if they are not given.
+    /// The rates of cores, in Gflop/s, the highest first, each once; none if they are not given.
     pub(crate) fn rates(&self) -> Vec<f64> {
         let Self::Listed(all) = self else { return Vec::new() };
         let mut rates: Vec<f64> = all.iter().filter_map(|alike| alike.gflops).collect();
@@ -142,7 +143,7 @@ impl NodeMemory {
 mod tests {
     use super::*;
 
-    /// The number of nodes and the memory of each.
+    /// The number of nodes and the memory of each set.
     fn sets(text: &str) -> Vec<(usize, f64)> {
         let sets = parse(text).unwrap().sets(1);
         sets.iter().map(|set| (set.nodes(), set.gib)).collect()

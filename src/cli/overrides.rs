@@ -30,7 +30,7 @@ impl Flag for Param {
 }
 
 impl Overrides {
-    /// Overrides a file's draft. `out` names the report's file.
+    /// The flags as a draft that overrides a file's draft. `out` names the report's file.
     pub(crate) fn draft(&self, out: Option<&str>) -> Result<Draft, ConfigError> {
         let mut draft = Draft::default();
         if let Some(name) = out {

@@ -22,6 +22,7 @@ type Shape = (usize, (usize, usize), bool);
 
 pub(super) struct Measured {
     pub n: usize,
+    /// From its start to its end.
     pub seconds: f64,
     pub timed_seconds: f64,
 }
@@ -36,7 +37,7 @@ pub(super) struct Measured {
 /// model.
 #[derive(Debug, Clone)]
 pub(super) struct Pace {
-    /// On a core, in operations per second.
+    /// The rate of DGEMM on a core, in operations per second.
     core_flops: f64,
     /// Seconds of the timed part; equal without a run.
     measured_and_modelled: (f64, f64),
@@ -44,7 +45,7 @@ pub(super) struct Pace {
     gflops: Option<f64>,
     setup_seconds: f64,
     seconds_per_element: f64,
-    /// By the model: of many ranks each takes some 10 ms.
+    /// The model's seconds by order, grid and precision: of many ranks each takes some 10 ms.
     known: RefCell<HashMap<Shape, Option<f64>>>,
 }
 
@@ -60,8 +61,8 @@ impl Pace {
         }
     }
 
-    /// By the model alone, with the rate of DGEMM on up to `cores` cores of this machine at once;
-    /// and where that is from, in words.
+    /// The timed part by the model alone, with the rate of DGEMM on up to `cores` cores of this
+    /// machine at once; and where that is from, in words.
     pub(super) fn measure(cores: usize) -> Result<(Self, String), ConfigError> {
         library::use_one_thread();
         let cores = cores.min(machine::cores()?);
@@ -82,7 +83,7 @@ impl Pace {
         Ok((Self::by_model(1e9 * gflops), source))
     }
 
-    /// The model is scaled to the longer one.
+    /// The pace of two measured runs of `spec`: the model is scaled to the longer one.
     pub(super) fn measured(spec: &RunSpec, short: &Measured, longer: &Measured) -> Self {
         let untimed = |run: &Measured| (run.seconds - run.timed_seconds).max(0.0);
         let [few, many] = [short, longer].map(|run| (run.n as f64).powi(2));
@@ -120,8 +121,8 @@ impl Pace {
         Some(guessed_schedule(test, settings, rates).outlook())
     }
 
-    /// From start to end, as far as known; `None` if the model has no time for that number of
-    /// ranks.
+    /// Seconds of the run `spec` at the order `n` from its start to its end, as far as they are
+    /// known; `None` if the model has no time for that number of ranks.
     pub(super) fn whole_seconds(&self, spec: &RunSpec, n: usize) -> Option<f64> {
         let elements = (n as f64).powi(2);
         let untimed = self.setup_seconds + self.seconds_per_element * elements;

@@ -343,7 +343,7 @@ fn starts_over(candidate: &Candidate) -> bool {
     protocol == Protocol::None || protocol.takes_checkpoints() && every_seconds(candidate).is_none()
 }
 
-/// Where checkpoints are chosen.
+/// A note where checkpoints are chosen and the run ends before the first is due.
 fn no_checkpoint_is_due(plan: &Plan) -> Option<String> {
     let choice = plan.choice();
     if choice.job.protocol == Protocol::None || !starts_over(choice) {
@@ -361,7 +361,7 @@ fn no_checkpoint_is_due(plan: &Plan) -> Option<String> {
 struct Way<'s> {
     set: &'s NodeSet,
     machine: PlannedMachine,
-    /// In words after a comma; empty if the nodes are equal.
+    /// How the process columns get blocks, in words after a comma; empty if the nodes are equal.
     blocks: &'static str,
 }
 
@@ -508,7 +508,7 @@ fn how_to_run(machine: &PlannedMachine, choice: &Candidate, flags: &str) -> Stri
     )
 }
 
-/// As `--rates` takes them, in Gflop/s a core.
+/// The rates of process columns as `--rates` takes them, in Gflop/s a core.
 fn rates_list(flops: &[f64]) -> String {
     // What a product with 1e9 has rounded is no part of the user's number.
     let gflops = |flops: &f64| ((flops / 1e3).round() / 1e6).to_string();
@@ -595,6 +595,7 @@ fn nodes(args: &PlanArgs) -> Result<usize, Failed> {
     }
 }
 
+/// Number of cores of a node, and how many of them the solver uses.
 fn node_cores(args: &PlanArgs) -> Result<(usize, usize), Failed> {
     let cores = match args.cores_per_node {
         Some(cores) => cores,
@@ -627,8 +628,8 @@ fn read_machine(args: &PlanArgs) -> Result<path::Machine, Failed> {
     path::Machine::parse(&text).map_err(refused)
 }
 
-/// With the DGEMM rate that a flag gives, a report has, the machine of a file has, or a measurement
-/// on this machine finds.
+/// The seconds that a core takes for each unit of work, with the DGEMM rate that a flag gives, a
+/// report has, the machine of a file has, or a measurement on this machine finds.
 fn core(
     args: &PlanArgs,
     reports: &[Reported],
@@ -714,6 +715,7 @@ fn rate_over_model(
     Ok(mean)
 }
 
+/// The rate of DGEMM in the shape of the trailing update, on one core of this machine, in Gflop/s.
 fn core_gflops_here() -> Result<f64, Failed> {
     const SECONDS: f64 = 0.3;
     // A BLAS uses all cores unless it is limited.
@@ -721,6 +723,7 @@ fn core_gflops_here() -> Result<f64, Failed> {
     Ok(selftest::dgemm_gflops(&Team::solo(), SECONDS)?)
 }
 
+/// The result of `measure` and, if other programs had a part of the core, a warning.
 fn on_a_core<T>(measure: impl FnOnce() -> T) -> (T, String) {
     let (start, cpu) = (Instant::now(), thread_cpu_seconds());
     let result = measure();
@@ -733,7 +736,7 @@ fn on_a_core<T>(measure: impl FnOnce() -> T) -> (T, String) {
     (result, if share < machine::MIN_CPU_SHARE { warning } else { String::new() })
 }
 
-/// Of 64 MiB, the best of five.
+/// The rate of copies of 64 MiB, the best of five, in GB/s.
 fn measure_copy_gbs() -> f64 {
     const BYTES: usize = 64 << 20;
     let from = vec![1u8; BYTES];
@@ -749,7 +752,7 @@ fn measure_copy_gbs() -> f64 {
     BYTES as f64 / best_seconds / 1e9
 }
 
-/// The `[checkpoint]` table, with the levels of images.
+/// The `[checkpoint]` table of the chosen candidate, with its levels of images.
 fn protection_table(
     machine: &PlannedMachine,
     plan: &Plan,

@@ -1,4 +1,4 @@
-//! Levels of images: the flags, the columns of the answer, and the setting.
+//! Levels of images in `skt-hpl plan`: the flags, the columns of the answer, and the setting.
 
 use clap::Args;
 use serde_json::json;
@@ -33,7 +33,7 @@ pub(crate) struct LevelArgs {
 }
 
 impl LevelArgs {
-    /// Of the chosen candidate; `None` if no flag asks for levels.
+    /// The levels of the chosen candidate; `None` if no flag asks for levels.
     pub(super) fn plan(
         &self,
         machine: &PlannedMachine,
@@ -52,7 +52,7 @@ impl LevelArgs {
         storage.plan(machine, plan.choice()).map(Some)
     }
 
-    /// The levels that pay and have a folder; `None` if there are none.
+    /// The setting for the levels that pay and have a folder; `None` if there are none.
     pub(super) fn setting(&self, levels: &[PlannedLevel]) -> Result<Option<String>, Failed> {
         let mut words = Vec::new();
         for level in levels.iter().filter(|level| level.pays()) {

@@ -3,7 +3,7 @@ use clap::Args;
 use skt_host::ranges::finite;
 use skt_run::power::LogSettings;
 
-/// Each command that reads a meter has a flag in this group.
+/// The group of the flags that name a meter; each command that reads one has a flag in it.
 pub(super) const METER: &str = "meter";
 
 #[derive(Debug, Clone, Default, Args)]

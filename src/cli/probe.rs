@@ -1,4 +1,4 @@
-//! Answers the supervisor's questions on a node. Not meant for people.
+//! `skt-hpl probe`: answers the supervisor's questions on a node. Not meant for people.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! A rank of `launch --program`. Not meant for people.
+//! `skt-hpl rank`: a rank of `launch --program`. Not meant for people.
 
 use std::ffi::OsString;
 use std::process::ExitCode;

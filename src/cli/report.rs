@@ -13,7 +13,7 @@ use skt_host::ranges::above_zero;
 use skt_run::power::{LogFile, unix_seconds_of};
 use skt_run::record::energy::SECONDS_MIN;
 
-/// Of times of tests in HPL's text.
+/// How exact the times of tests are in HPL's text, in seconds.
 const TIME_ROUNDING: f64 = 0.01;
 
 #[derive(Debug, Args)]
@@ -71,7 +71,7 @@ pub(crate) fn execute(args: &ReportArgs) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Those without a result are reported; refused if all are.
+/// The runs of these files but for those without a result, which are reported; refused if all are.
 fn read_runs(files: &[PathBuf]) -> Result<Vec<NamedRun>, Failed> {
     let (mut runs, mut left_out) = (Vec::new(), Vec::new());
     for path in files {
@@ -94,8 +94,8 @@ fn submission(args: &ReportArgs, runs: &[NamedRun]) -> Result<String, Failed> {
     top500::sheet(runs, &Given { rpeak_gflops, power_kilowatts, power_level }).map_err(Failed)
 }
 
-/// Adds the readings of the log to completed tests that are long enough to be measured, in place of
-/// those that a meter printed during the run.
+/// Adds the readings of the log to all completed tests that are long enough to be measured, in
+/// place of those that a meter printed during the run.
 fn add_power(runs: &mut [NamedRun], log: &LogFile) -> Result<(), Failed> {
     for run in runs {
         for (number, test) in (1..).zip(&mut run.report.tests) {
@@ -124,8 +124,8 @@ fn add_power(runs: &mut [NamedRun], log: &LogFile) -> Result<(), Failed> {
     Ok(())
 }
 
-/// In seconds since 1970: the middle of what the times of HPL's text allow. They are cut to whole
-/// seconds, and taken right at the ends of the timed part.
+/// The end of a test of `seconds` seconds by HPL's text, in seconds since 1970: the middle of what
+/// its times allow. They are cut to whole seconds, and taken right at the ends of the timed part.
 fn end_of_text(test: &Test, seconds: f64) -> Result<f64, String> {
     let unix = |what: &str, time: &Option<String>| {
         let time = time.as_deref().ok_or_else(|| format!("no {what} time"))?;

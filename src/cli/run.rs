@@ -35,9 +35,9 @@ use skt_run::power::MeterCommand;
 use skt_run::protect::{Settings, What, read_domains};
 
 const FILES: &str = "Input and output";
-/// If `--config` names none.
+/// The configuration if `--config` names none.
 const DEFAULT_FILE: &str = "HPL.dat";
-/// If `--config` names none and it exists.
+/// The configuration of HPL-MxP if `--config` names none, if there is one.
 const DEFAULT_FILE_OF_MXP: &str = "HPL-MxP.dat";
 
 /// Flags of the benchmark.
@@ -158,8 +158,8 @@ pub(super) fn file_has_n(args: &RunArgs) -> Result<bool, ConfigError> {
     Ok(read_file(path, args.lenient)?.draft.values.contains_key(&Param::N))
 }
 
-/// Chosen by these flags and their file, which is read once at most. One that cannot be read gives
-/// nothing, which [`load_checked`] reports.
+/// The BLAS of this process, chosen by these flags and their file, which is read once at most. One
+/// that cannot be read gives nothing, which [`load_checked`] reports.
 pub(super) fn choose_blas(args: &RunArgs) -> ChosenBlas {
     let path = args.config.as_deref().unwrap_or(args.default_file());
     let read = OnceCell::new();
@@ -181,7 +181,7 @@ struct ConfigSource {
     warnings: Vec<Warning>,
 }
 
-/// Without it, the flags must describe the whole run.
+/// Reads the default file; without one, the flags must describe the whole run.
 fn read_default(
     args: &RunArgs,
     flags: &Draft,
@@ -214,7 +214,7 @@ fn read_file(path: &Path, lenient: bool) -> Result<ConfigSource, ConfigError> {
 /// Before a rank reports what rank 0 may report as well: a launcher takes 2 s to end the others.
 const REPORT_PAUSE: Duration = Duration::from_secs(4);
 
-/// And checks that it connects all the processes that were started.
+/// Starts MPI, and checks that it connects all the processes that were started.
 pub(super) fn start_mpi() -> Result<MpiWorld, JobError> {
     let world = MpiWorld::init()?;
     let by_supervisor = heartbeat::ranks().map(|ranks| (heartbeat::ENV, ranks));
@@ -251,7 +251,7 @@ pub(crate) fn execute(args: &RunArgs) -> ExitCode {
     end(exit, |exit| args.code(exit))
 }
 
-/// From the variables, if they count, as the BLAS that is called does.
+/// Takes the number of threads from the variables, if they count, as the BLAS that is called does.
 fn read_thread_variables(run: &mut RunArgs, blas: &ChosenBlas) {
     if run.thread_variables.is_none() {
         return;
@@ -302,9 +302,9 @@ fn share_job<'j>(
     Ok(job.request.as_ref())
 }
 
-/// The run that rank 0 knows, else the one that `load` reads; nothing if that fails. Rank 0 keeps
-/// the run: if a rank is lost before all have received it, the next attempt must not read another
-/// one, for fewer ranks.
+/// What rank 0 sends to the other ranks: the run that it knows, else the one that `load` reads;
+/// nothing if that fails. Rank 0 keeps the run: if a rank is lost before all have received
+/// it, the next attempt must not read another one, for fewer ranks.
 fn request_bytes(
     job: &mut KeptJob,
     load: impl FnOnce() -> Result<JobRequest, ConfigError>,

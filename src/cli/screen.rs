@@ -31,7 +31,7 @@ const FOUND: u8 = 1;
 /// A screening is given up after this many times `--time`, plus [`FLOOR_SECONDS`].
 const PATIENCE: f64 = 10.0;
 const FLOOR_SECONDS: f64 = 900.0;
-/// Of a screening, each of which has its own limit.
+/// More than the parts of a screening, each of which has its own limit.
 const MAX_PARTS: f64 = 10.0;
 
 /// The exit codes, in the help.
@@ -118,7 +118,7 @@ fn parse_share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "a share from 0.01 to below 1".to_owned())
 }
 
-/// Under a launcher, all ranks take part, and rank 0 prints.
+/// Screens the hosts. Under a launcher, all ranks take part, and rank 0 prints.
 pub(crate) fn execute(args: &ScreenArgs) -> ExitCode {
     let is_launched = launcher_rank::size().is_some();
     let done = match &args.hosts {
@@ -257,8 +257,8 @@ fn with_hosts(args: &ScreenArgs, file: &Path) -> Result<u8, Failed> {
     Ok(exit_code(args, &results, &verdicts))
 }
 
-/// Of a start. With `--n` the work does not follow from `--time`: then only the parts have limits
-/// that bind, which follow from the measured rates.
+/// The longest time of a start. With `--n` the work does not follow from `--time`: then only the
+/// parts have limits that bind, which follow from the measured rates.
 fn longest(args: &ScreenArgs) -> Duration {
     let seconds = match args.n {
         Some(_) => MAX_PARTS * LONGEST_SECONDS,
@@ -286,7 +286,7 @@ fn command(args: &ScreenArgs, program: &Path) -> Vec<String> {
 #[derive(Default)]
 struct Listed {
     hosts: Vec<Host>,
-    /// What the hosts call themselves, by their names in the list.
+    /// What they call themselves, by their names in the list.
     own_names: BTreeMap<String, String>,
 }
 
@@ -331,8 +331,8 @@ fn show(
     Ok(())
 }
 
-/// The host that calls itself `name`, which the list may have without the domain or under another
-/// name; one that is not in the list, under `name` and with its number of ranks.
+/// The host that calls itself `name`, as the list has it, which may leave out the domain or use
+/// another name; a host that is not found in the list, under `name` and with its number of ranks.
 fn as_listed(name: &str, results: &Results, listed: &Listed) -> Host {
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
     let find = |is_meant: &dyn Fn(&Host) -> bool| listed.hosts.iter().find(|host| is_meant(host));

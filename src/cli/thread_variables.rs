@@ -4,7 +4,7 @@ use std::fmt;
 
 use skt_config::param::Param;
 
-/// Each with the library that prefers it to `OMP_NUM_THREADS`.
+/// The variables, each with its library: that library prefers it to `OMP_NUM_THREADS`.
 const VARIABLES: [(&str, &str); 5] = [
     ("OPENBLAS_NUM_THREADS", "OpenBLAS"),
     ("GOTO_NUM_THREADS", "OpenBLAS"),
@@ -37,7 +37,7 @@ impl ThreadVariables {
         self.0.iter().find_map(|(name, value)| Some((*name, number(value)?)))
     }
 
-    /// Of variables that do not count although they are set to something else.
+    /// The variables that do not count although they are set to something else.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let counting = self.counting();
         let warning = |(name, value): &(&str, String)| {
@@ -64,7 +64,7 @@ impl fmt::Display for ThreadVariables {
     }
 }
 
-/// The first of OpenMP's list, which has one for each level.
+/// The number of threads of a value: the first of OpenMP's list, which has one for each level.
 fn number(value: &str) -> Option<usize> {
     let range = Param::Threads.info().range.expect("the row has a range");
     let first = value.split(',').next()?.trim();

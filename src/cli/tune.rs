@@ -30,7 +30,7 @@ use skt_run::tune::{N_MIN, Tuning, TuningTask, table, tune};
 use skt_store::codec::checksum;
 
 const TUNING: &str = "Tuning";
-/// Holds the setup of a job and a comparison.
+/// The shortest budget that holds the setup of a job and a comparison.
 pub(super) const MIN_BUDGET_SECONDS: f64 = 1.0;
 
 /// Flags of `tune`.
@@ -212,8 +212,8 @@ fn write(args: &TuneArgs, job: &TuneJob, tuning: &Tuning) -> Result<(), ConfigEr
     output::write_file(path, &text, args.force)
 }
 
-/// Of the run, with the method of the trials where none is asked for: the N of a file may leave no
-/// memory for the method that a run has by default.
+/// The protection of the run, with the method of the trials where none is asked for: the N of a
+/// file may leave no memory for the method that a run has by default.
 fn protection(job: &TuneJob) -> CheckpointDraft {
     let mut table = job.checked.checkpoint.clone();
     let method = || Value::text(job.settings.method.to_string());
@@ -275,7 +275,7 @@ fn read_job(args: &TuneArgs, ranks: usize) -> Result<TuneJob, ConfigError> {
     Ok(TuneJob { checked, task, settings })
 }
 
-/// There must be exactly one.
+/// The N of the trials; there must be exactly one.
 fn order_of_trials(given: &[usize]) -> Result<usize, ConfigError> {
     match given[..] {
         [n] if n >= N_MIN => Ok(n),
@@ -286,6 +286,7 @@ fn order_of_trials(given: &[usize]) -> Result<usize, ConfigError> {
     }
 }
 
+/// The protection of the trials: that of the run if it names one.
 fn for_trials(checked: &Checked) -> Result<Settings, ConfigError> {
     let settings = Settings::read(&checked.checkpoint, &checked.spec)?;
     let method = if settings.method_is_asked { settings.method } else { Method::None };
@@ -293,8 +294,8 @@ fn for_trials(checked: &Checked) -> Result<Settings, ConfigError> {
     Ok(apart("tune", Settings { method, domains, ..settings }))
 }
 
-/// Without what only a run that continues needs, and with another run id, so that the run's
-/// segments stay as they are.
+/// The settings of a run for its trials: without what only a run that continues needs, and with
+/// another run id, so that its segments stay as they are.
 pub(super) fn apart(prefix: &str, settings: Settings) -> Settings {
     Settings {
         resume: Resume::Never,

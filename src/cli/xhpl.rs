@@ -52,14 +52,14 @@ pub(crate) struct Xhpl {
     pub run: RunArgs,
 }
 
-/// Whether the file name of the program begins with `xhpl`, be it a link or a copy: sites have an
-/// `xhpl_intel64` or `xhpl-openmpi`.
+/// Whether a command line is that of `xhpl`: the file name of its program begins so, be it a link
+/// or a copy. Sites have an `xhpl_intel64` or `xhpl-openmpi`.
 pub(crate) fn is_named(args: &[OsString]) -> bool {
     let program = args.first().and_then(|program| Path::new(program).file_name());
     program.is_some_and(|name| name.as_encoded_bytes().starts_with(b"xhpl"))
 }
 
-/// For a command line under a name of HPL-MxP.
+/// The command line of `skt-hpl mxp` for one under a name of HPL-MxP.
 pub(crate) fn as_mxp(args: &[OsString]) -> Option<Vec<OsString>> {
     let (program, words) = args.split_first()?;
     let name = Path::new(program).file_name()?.to_str()?;
@@ -67,7 +67,7 @@ pub(crate) fn as_mxp(args: &[OsString]) -> Option<Vec<OsString>> {
     is_of_mxp(name).then(|| words.collect())
 }
 
-/// Once HPL-AI; `xhpl-aix` is not.
+/// Whether the name is one of HPL-MxP, once HPL-AI; `xhpl-aix` is not.
 fn is_of_mxp(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let program = ["xhpl", "hpl", "rochpl"].iter().find_map(|hpl| name.strip_prefix(hpl));
@@ -76,8 +76,8 @@ fn is_of_mxp(name: &str) -> bool {
     rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphabetic()))
 }
 
-/// The reference's reading of HPL.dat and its lines, no protection, and the number of threads from
-/// the variables.
+/// Sets what a user of another program of that name expects: the reference's reading of HPL.dat and
+/// its lines, no protection, and the number of threads from the variables.
 pub(crate) fn as_drop_in(mut run: RunArgs) -> RunArgs {
     run.lenient = true;
     run.are_lines_alone = true;
@@ -112,8 +112,8 @@ pub(crate) fn parse(args: &[OsString]) -> Result<RunArgs, clap::Error> {
     Ok(as_drop_in(run))
 }
 
-/// Into the words of `command`, flags with their values, and the others, which are ignored as the
-/// reference ignores all. All after `--` are others.
+/// Splits the words after the program's name into those of `command`, flags with their values, and
+/// the others, which the reference ignores, as it ignores all. All after `--` are others.
 fn split(words: &[OsString], command: &clap::Command) -> (Vec<OsString>, Vec<OsString>) {
     let (mut ours, mut others) = (Vec::new(), Vec::new());
     let mut rest = words;
@@ -132,8 +132,8 @@ fn split(words: &[OsString], command: &clap::Command) -> (Vec<OsString>, Vec<OsS
     (ours, others)
 }
 
-/// Of the flag `word`, with its value; 0 if it is none. A short flag stands alone: `-omp` is not
-/// `-o mp`, which would move the report.
+/// How many words the flag `word` of `command` takes with its value; 0 if it is none. A short flag
+/// stands alone: `-omp` is not `-o mp`, which would move the report.
 fn words_of_flag(word: &str, after: &[OsString], command: &clap::Command) -> usize {
     let (name, has_value) = word.split_once('=').map_or((word, false), |(name, _)| (name, true));
     let is_short = !name.starts_with("--");

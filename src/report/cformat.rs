@@ -2,7 +2,7 @@
 //! expect. Both round the exact binary value to nearest, ties to even, so only the notation
 //! differs.
 
-/// `%{width}.{precision}e`: the exponent has a sign and at least two digits.
+/// Formats like `%{width}.{precision}e`: the exponent has a sign and at least two digits.
 pub(crate) fn c_exp(value: f64, width: usize, precision: usize) -> String {
     if !value.is_finite() {
         return format!("{:>width$}", non_finite(value));
@@ -35,7 +35,7 @@ fn non_finite(value: f64) -> &'static str {
     }
 }
 
-/// In the eight characters of a column; `-` of nothing.
+/// A part of the whole in percent, in the eight characters of a column; `-` of nothing.
 pub(crate) fn percent(part: f64, whole: f64) -> String {
     if whole > 0.0 { format!("{:>8.1}", 100.0 * part / whole) } else { format!("{:>8}", "-") }
 }

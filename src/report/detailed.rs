@@ -7,7 +7,7 @@ use super::cformat::{c_exp, c_fixed};
 use skt_run::progress::gflop_done;
 use skt_run::record::TestRecord;
 
-/// As in the reference, a line without time is left out.
+/// The detailed timing of a test. As in the reference, a line without time is left out.
 pub(super) fn text(record: &TestRecord) -> String {
     let (phases, detailed) = (&record.phases.max, record.detailed.unwrap_or_default());
     let lines = [
@@ -56,7 +56,7 @@ fn column_line(done: usize, n: usize, elapsed_seconds: f64) -> String {
 mod tests {
     use super::*;
 
-    /// As by the reference's format, `Column=%09d Fraction=%4.1f%% Gflops=%9.3e`.
+    /// What the reference's format, `Column=%09d Fraction=%4.1f%% Gflops=%9.3e`, gives.
     #[test]
     fn lines_of_columns_are_the_references() {
         let mut lines = ColumnLines(Vec::new());

@@ -7,15 +7,15 @@ use skt_config::{MxpMatrix, TestSpec};
 
 use super::reader::{NO_REPORT, Program, RunReport, Test};
 
-/// By their names in the head of a table. AMD's program has one more, SWP, before them, others have
-/// more after them.
+/// The columns that are read, by their names in the head of a table. AMD's program has one more,
+/// SWP, before them, others have more after them.
 const COLUMNS: [&str; 6] = ["N", "NB", "P", "Q", "Time", "Gflops"];
-/// Begins a line with a scaled residual.
+/// How a line with a scaled residual begins.
 const RESIDUAL: &str = "||Ax-b||_oo";
-/// After the times of HPL's text, which have no zone.
+/// What follows the times of HPL's text, which have no zone.
 pub(crate) const LOCAL_TIME: &str = " (local time)";
 
-/// A report of skt-hpl, or the text report of HPL.
+/// Reads the text of the file `path`: a report of skt-hpl, or the text report of HPL.
 pub(crate) fn parse_any_from(path: &Path, text: &str) -> Result<RunReport, String> {
     if text.trim_start().starts_with('{') {
         return RunReport::parse_from(path, text);
@@ -30,7 +30,7 @@ pub(crate) fn parse_any_from(path: &Path, text: &str) -> Result<RunReport, Strin
     })
 }
 
-/// Without the tag that a launcher puts before a line: `[1,0]<stdout>:`, `[0] `, `0: `.
+/// A line without the tag that a launcher puts before it: `[1,0]<stdout>:`, `[0] `, `0: `.
 fn untagged(line: &str) -> &str {
     let rest = line.trim_start_matches(|c: char| c.is_ascii_digit() || "[,]: ".contains(c));
     rest.strip_prefix("<stdout>:").map_or(rest, |rest| rest.trim_start_matches(' '))
@@ -79,7 +79,7 @@ fn parse(text: &str) -> Option<RunReport> {
     is_hpl.then_some(report)
 }
 
-/// Of the [`COLUMNS`] in the head of a table; `None` if the line is none.
+/// The places of the [`COLUMNS`] in the head of a table; `None` if the line is none.
 fn column_places(line: &str) -> Option<[usize; 6]> {
     let words: Vec<&str> = line.strip_prefix("T/V ")?.split_whitespace().collect();
     let places = COLUMNS.map(|name| words.iter().position(|word| *word == name));
@@ -118,8 +118,8 @@ fn result(line: &str, places: [usize; 6], threads: usize) -> Option<Test> {
     })
 }
 
-/// Of the last test: `/(eps*...)=   1.42430332e-03 ...... PASSED`. HPL 1.0 has three,
-/// ` / ( eps * ||A||_1  * N ) =   0.0163021 ...... PASSED`, which are scaled otherwise.
+/// Adds the residual of the last test: `/(eps*...)=   1.42430332e-03 ...... PASSED`. HPL 1.0 has
+/// three, ` / ( eps * ||A||_1  * N ) =   0.0163021 ...... PASSED`, which are scaled otherwise.
 fn add_residual(report: &mut RunReport, line: &str) {
     let words = line.split_once('=').map_or("", |(_, after)| after);
     let words: Vec<&str> = words.split_whitespace().collect();
@@ -135,7 +135,7 @@ fn add_residual(report: &mut RunReport, line: &str) {
     }
 }
 
-/// Of a line of skt-hpl's head: `# threads  : 1 a rank`.
+/// The name and the value of a line of skt-hpl's head: `# threads  : 1 a rank`.
 fn comment(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.strip_prefix("# ")?.split_once(':')?;
     Some((name.trim(), value.trim()))
@@ -152,7 +152,7 @@ fn add_environment(report: &mut RunReport, name: &str, value: &str) {
     }
 }
 
-/// Of a banner: `HPLinpack 2.3  --  High-Performance ...  --  by skt-hpl 0.1.0`.
+/// The program of a banner: `HPLinpack 2.3  --  High-Performance ...  --  by skt-hpl 0.1.0`.
 fn program(line: &str) -> Option<Program> {
     let words = line.split_once(" by ").map_or(line, |(_, by)| by);
     let mut words = words.split_whitespace();
@@ -160,7 +160,7 @@ fn program(line: &str) -> Option<Program> {
     Some(Program { name, version, compiler: None })
 }
 
-/// Of C's `ctime`; the text does not have the zone.
+/// A time of C's `ctime`, whose zone the text does not have.
 fn local(time: &str) -> String {
     format!("{}{LOCAL_TIME}", time.trim())
 }

@@ -18,8 +18,8 @@ svg{display:block;max-width:100%;height:auto}section{border-top:2px solid #ddd;m
 pre{overflow-x:auto}\
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1rem}dt{color:#555}dd{margin:0}";
 
-/// Tests or runs: with more a chart is not readable. The tables have all of them. More runs than
-/// that have no charts of their own: a page may have a thousand.
+/// Number of tests or runs in a chart; with more it is not readable. The tables have all of them.
+/// More runs than that have no charts of their own: a page may have a thousand.
 const MAX_IN_A_CHART: usize = 12;
 /// Numbers beyond are no times, rates or powers.
 const MAX_DRAWN: f64 = 1e15;
@@ -31,8 +31,8 @@ pub struct NamedRun {
     pub report: RunReport,
 }
 
-/// A comparison if there are several runs, then each with its environment, tests, phases, rate,
-/// power and events, and its text.
+/// Makes the page: a comparison if there are several runs, then every run with its environment, its
+/// tests, phases, rate, power and events, and its text.
 pub fn page(runs: &[NamedRun]) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -59,7 +59,7 @@ pub fn page(runs: &[NamedRun]) -> String {
     page
 }
 
-/// `heads` are between commas.
+/// A table with these heads, between commas, and rows.
 fn table<const N: usize>(
     page: &mut String,
     heads: &str,
@@ -119,7 +119,7 @@ fn section(page: &mut String, run: &NamedRun, has_charts: bool) {
     page.push_str("</section>\n");
 }
 
-/// Of the run and its environment, by the names in JSON.
+/// What is known of the run and its environment, by the names in JSON.
 fn facts(page: &mut String, report: &RunReport) {
     let RunReport { start, end, program, environment, dgemm_self_test, .. } = report;
     let program = program.as_ref().map(|it| format!("{} {}", it.name, it.version));
@@ -143,7 +143,7 @@ fn facts(page: &mut String, report: &RunReport) {
     page.push_str("</dl>\n");
 }
 
-/// Of a part of the report: texts and numbers; lists of objects are left out.
+/// Adds texts and numbers of a part of the report; lists of objects are left out.
 fn flatten(facts: &mut Vec<(String, String)>, name: &str, part: &Value) {
     match part {
         Value::Null | Value::Array(_) => {}
@@ -159,6 +159,7 @@ fn flatten(facts: &mut Vec<(String, String)>, name: &str, part: &Value) {
     }
 }
 
+/// The threads of a rank, which HPL's text does not have.
 fn threads(test: &Test) -> String {
     match test.parameters.threads {
         0 => "-".to_owned(),
@@ -207,7 +208,7 @@ fn charts(page: &mut String, report: &RunReport) {
     *page += &lines("Power", time, "W", &powers.take(MAX_IN_A_CHART).collect::<Vec<_>>());
 }
 
-/// Nothing of less than two points.
+/// Lines through the points of each series; nothing of less than two points.
 fn lines(title: &str, x: &str, y: &str, series: &[(String, Vec<(f64, f64)>)]) -> String {
     let is_drawn = |v: f64| (0.0..MAX_DRAWN).contains(&v);
     let drawn = |points: &[(f64, f64)]| -> Vec<(f64, f64)> {
@@ -343,7 +344,7 @@ fn number(value: Option<f64>, decimals: usize) -> String {
 mod tests {
     use super::*;
 
-    /// With `tests` tests, each with these further fields.
+    /// The page of runs of `tests` tests, each with these further fields.
     fn shown(runs: usize, tests: usize, more: &str) -> String {
         let test = format!(
             r#"{{"parameters": {{"n": 100, "nb": 8, "p": 1, "q": 1}}, "status": "passed",

@@ -20,7 +20,7 @@ use super::reader::{
     FORMAT, ProcessColumn, Program, Progress, RunReport, Slow, SlowRankRates, Test, variant_name,
 };
 
-/// Raised when a field changes its meaning or is removed.
+/// The version of the format, raised when a field changes its meaning or is removed.
 pub(crate) const FORMAT_VERSION: u32 = 1;
 
 /// To sync after each of hundreds of tiny tests would take longer than the tests.
@@ -36,7 +36,7 @@ pub struct JsonReport {
 }
 
 impl JsonReport {
-    /// Without tests, so that an error is known before the first.
+    /// Writes a document without tests to `path`, so that an error is known before the first test.
     pub fn create(path: &Path, spec: &RunSpec, facts: RunFacts) -> Result<Self, String> {
         let mut report = JsonReport {
             path: outfile::target(path).map_err(|why| unwritten(path, &why))?,
@@ -49,7 +49,7 @@ impl JsonReport {
         Ok(report)
     }
 
-    /// With the lines of the text report since the last call; writes the document.
+    /// Adds a test, and the lines of the text report since the last call, and writes the document.
     pub fn test(&mut self, record: &TestRecord, lines: &str) -> Result<(), String> {
         self.counts.add(&record.outcome);
         self.document.counts = value(self.counts);
@@ -103,7 +103,7 @@ fn slow(report: &SlowReport) -> Slow {
     }
 }
 
-/// In a few digits; `-` where nothing was measured.
+/// The rate of a window in a few digits; `-` where nothing was measured.
 fn rate_words(rate: &Rate) -> String {
     match rate.gflops {
         gflops if gflops >= 100.0 => format!("{gflops:.0}"),
@@ -119,7 +119,7 @@ fn progress(sample: &Sample, n: usize) -> Progress {
     Progress { elapsed_seconds, column, fraction: fraction(column, n), gflops }
 }
 
-/// Null if a path in it is no text.
+/// A part as JSON; null if a path in it is no text.
 fn value(part: impl Serialize) -> Value {
     serde_json::to_value(part).unwrap_or_default()
 }
@@ -151,7 +151,7 @@ pub(super) fn efficiency(record: &TestRecord, dgemm_gflops_per_core: f64) -> f64
     record.gflops / (dgemm_gflops_per_core * cores as f64)
 }
 
-/// Of a test with unequal rates, in order.
+/// The process columns of a test with unequal rates, in order.
 fn process_columns(TestRecord { spec, column_waits, .. }: &TestRecord) -> Vec<ProcessColumn> {
     let (cols, mut blocks) = (spec.columns(), vec![0; spec.q]);
     (0..spec.n.div_ceil(spec.nb)).for_each(|k| blocks[cols.block_owner(k)] += 1);

@@ -1,13 +1,13 @@
-//! HPL-MxP: what its text report has in place of, or in addition to, that of HPL.
+//! What the text report of HPL-MxP has in place of, or in addition to, that of HPL.
 
 use skt_config::{GemmPrecision, MxpMatrix, TestSpec};
 use skt_run::record::{Outcome, TestRecord};
 
-/// They have no meaning without pivoting.
+/// Parameters of HPL that have no meaning without pivoting.
 pub(super) const UNUSED: [&str; 8] =
     ["PFACT", "NBMIN", "NDIV", "RFACT", "L1", "U", "EQUIL", "ALIGN"];
 
-/// As many lines as HPL's. Programs may look for `HPL-MxP` in it.
+/// As many lines as the banner of HPL. Programs may look for `HPL-MxP` in it.
 pub(super) fn banner() -> String {
     format!(
         "HPL-MxP  --  Mixed-precision High-Performance Linpack  --   run by skt-hpl {}\n\
@@ -35,7 +35,7 @@ pub(super) fn notes(matrix: MxpMatrix, gemm: GemmPrecision, is_detailed: bool) -
     notes
 }
 
-/// Of the note on rounded operands; `None` where none are rounded.
+/// The end of the note on rounded operands, about their sums; `None` where none are rounded.
 fn sums(gemm: GemmPrecision) -> Option<&'static str> {
     match gemm {
         GemmPrecision::Fp32 => None,
@@ -77,8 +77,8 @@ pub(super) fn wrong(blas: &str) -> String {
     )
 }
 
-/// First products without rounded operands, then another matrix: the one that needs no pivoting at
-/// any N, or else the nearest to HPL's.
+/// What to try in place of this matrix: first products without rounded operands, then another
+/// matrix: the one that needs no pivoting at any N, or else the nearest to HPL's.
 fn others(matrix: MxpMatrix, gemm: GemmPrecision) -> String {
     let other = match matrix {
         MxpMatrix::FasiHigham => "--matrix scaled",

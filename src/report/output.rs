@@ -37,7 +37,7 @@ pub(crate) fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// As `text`, and as `json` to a file; `-` has it printed as JSON alone.
+/// Prints a report as `text`, and writes it as `json` to a file; `-` has it printed as JSON alone.
 pub(crate) fn print_and_write(
     text: &str,
     json: &str,

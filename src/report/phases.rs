@@ -13,10 +13,10 @@ use skt_config::TestSpec;
 use skt_run::record::cores::CoreShares;
 use skt_run::record::{Outcome, Restart, TestRecord};
 
-/// Of a list: entries that have a line each, and numbers in a line.
+/// Most entries of a list that have a line each, and most numbers of a list in a line.
 const MAX_LINES: usize = 16;
 
-/// Of a test in JSON, by the names of the lines.
+/// What is printed of a test in JSON, by the names of the lines.
 const SHOWN: [(&str, &str); 11] = [
     ("mxp", "/mxp"),
     ("generate_seconds", "/generate_seconds"),
@@ -31,7 +31,7 @@ const SHOWN: [(&str, &str); 11] = [
     ("protection", "/protection"),
 ];
 
-/// One string per line, without newlines.
+/// The block after a test that ran, one string per line, without newlines.
 pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<String> {
     let mut lines = phase_lines(record);
     // A factorization that broke off has no rate.
@@ -58,8 +58,8 @@ pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<Str
     lines
 }
 
-/// `# name: key value, ...` of an object, and those of the objects within it; an entry of a list is
-/// named in the singular.
+/// Adds the line `# name: key value, ...` of an object, and those of the objects within it; an entry
+/// of a list is named in the singular.
 fn add_lines(name: &str, value: &Value, lines: &mut Vec<String>) {
     match value {
         Value::Array(all) if is_nested(value) => {
@@ -87,8 +87,8 @@ fn is_nested(value: &Value) -> bool {
     }
 }
 
-/// Of an object, each after its key. What is empty, unknown, no time, or an object itself is left
-/// out.
+/// The values of an object that are no objects themselves, each after its key. What is empty,
+/// unknown, or no time is left out.
 pub(crate) fn words(value: &Value) -> String {
     let fields = value.as_object().into_iter().flatten().filter(|(_, it)| !is_nested(it));
     let words = fields.filter_map(|(key, it)| Some(format!("{key} {}", word(key, it)?)));
@@ -121,8 +121,8 @@ fn decimal(real: f64) -> Option<String> {
     }
 }
 
-/// Of a failed residual: the threshold, the library `blas`, or a rank whose number was wrong and
-/// how to find it, if the test had no checksums to name it.
+/// The likely cause of a failed residual: the threshold, the library `blas`, or a rank whose number
+/// was wrong and how to find it, if the test had no checksums to name it.
 pub fn hint_line(record: &TestRecord, blas: &str) -> Option<String> {
     if record.spec.mxp.is_some() {
         return mxp::hint_line(record, blas);
@@ -144,7 +144,7 @@ pub fn hint_line(record: &TestRecord, blas: &str) -> Option<String> {
         .then(|| format!("# hint: {} {find_rank}", mxp::wrong(blas)))
 }
 
-/// Some time is not counted, as no clock has measured it.
+/// A warning that some time is not counted, as no clock has measured it.
 fn clock_line(restart: &Restart) -> Option<String> {
     let &Restart { is_by_wall_clock, wall_clock_step_seconds: step, column, .. } = restart;
     (is_by_wall_clock && step < 0.0).then(|| {
@@ -183,7 +183,7 @@ fn has_restarted(record: &TestRecord) -> bool {
     record.protection.as_ref().is_some_and(|protection| !protection.restarts.is_empty())
 }
 
-/// Over the rate of the self-test, which is in double precision.
+/// The rate over that of the self-test, which is in double precision.
 fn efficiency_line(record: &TestRecord, per_core: f64) -> String {
     let cores = record.spec.ranks() * record.spec.threads;
     let times = efficiency(record, per_core);
@@ -195,11 +195,11 @@ fn efficiency_line(record: &TestRecord, per_core: f64) -> String {
     format!("# {share} the DGEMM self-test ({rate} a core on {})", counted(cores, "core"))
 }
 
-/// At the rate of the self-test, of tests whose product is compared with the self-test, and of
-/// tests whose efficiency is judged. Shorter tests are slow by nature.
+/// Shortest times, in seconds at the rate of the self-test, of tests whose product is compared with
+/// the self-test, and of tests whose efficiency is judged. Shorter tests are slow by nature.
 const MIN_IDEAL_SECONDS: [f64; 2] = [1.0, 10.0];
-/// Of the self-test's rate, without a warning. A slower product did not have all cores for itself,
-/// or they ran at a lower frequency, or NB is too small for the BLAS.
+/// Smallest share of the self-test's rate of a product without a warning. A slower one did not have
+/// all cores for itself, or they ran at a lower frequency, or NB is too small for the BLAS.
 const MIN_PRODUCT_SHARE: f64 = 0.5;
 /// Of a long test without a warning: on any machine, a less efficient one has a problem.
 const MIN_EFFICIENCY: f64 = 0.25;

@@ -21,7 +21,7 @@ use skt_run::record::energy::EnergyReading;
 
 pub(super) const FORMAT: &str = "skt-hpl report";
 pub(super) const NO_REPORT: &str = "no JSON report of skt-hpl (written by --json)";
-/// A report of the largest machine has less.
+/// More than a report of the largest machine has.
 const BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -62,7 +62,7 @@ pub struct Program {
     pub compiler: Option<String>,
 }
 
-/// Values that were not measured or are not finite are null.
+/// A test. Values that were not measured or are not finite are null.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Test {
     #[serde(default)]
@@ -80,7 +80,7 @@ pub struct Test {
     pub start: Option<String>,
     #[serde(default)]
     pub end: Option<String>,
-    /// Of the timed part.
+    /// End of the timed part, in seconds since 1970 with their fraction.
     #[serde(default)]
     pub end_unix_seconds: Option<f64>,
     #[serde(default)]
@@ -124,10 +124,10 @@ pub struct Slow {
 pub struct SlowRankRates {
     pub host: String,
     pub rank: usize,
-    /// Ranks with the same kind of processor have it in common.
+    /// A number that ranks with the same kind of processor have in common.
     pub kind: usize,
-    /// Of each window; `-` where nothing was measured. One text: each number would otherwise have a
-    /// line.
+    /// The rate of a thread in each window, in Gflop/s; `-` where nothing was measured. One text:
+    /// each number would otherwise have a line.
     pub gflops_a_thread: String,
 }
 
@@ -141,7 +141,7 @@ pub struct Progress {
 }
 
 impl Test {
-    /// Rates of HPL-MxP do not compare.
+    /// Whether the test is one of HPL and not of HPL-MxP, whose rates do not compare.
     pub(crate) fn is_of_hpl(&self) -> bool {
         self.parameters.mxp.is_none()
     }
@@ -150,15 +150,15 @@ impl Test {
         any_number::deserialize(self.rest.get("scaled_residual")?).ok()
     }
 
-    /// Ranks, with those of checksum columns, times threads.
+    /// Number of cores that compute: ranks, with those of checksum columns, times threads.
     pub(crate) fn cores(&self) -> usize {
         let TestSpec { p, q, checksums, threads, .. } = self.parameters;
         p.saturating_mul(q.saturating_add(checksums)).saturating_mul(threads.max(1))
     }
 }
 
-/// E.g. `WR11C2R4`: mapping, DEPTH, BCAST, RFACT, NDIV, PFACT, NBMIN. HPL-MxP has none of the last
-/// four: `WR11MXP`.
+/// The name of a variant, e.g. `WR11C2R4`: mapping, DEPTH, BCAST, RFACT, NDIV, PFACT, NBMIN.
+/// HPL-MxP has none of the last four: `WR11MXP`.
 pub fn variant_name(spec: &TestSpec) -> String {
     let pmap = match spec.pmap {
         Pmap::RowMajor => 'R',
@@ -185,6 +185,7 @@ fn fact_letter(fact: Fact) -> char {
     }
 }
 
+/// The orders of these tests, each with the best rate of its tests in Gflop/s.
 pub(crate) fn best_rates<'t>(tests: impl Iterator<Item = &'t Test>) -> Vec<(f64, f64)> {
     let mut best: BTreeMap<usize, f64> = BTreeMap::new();
     for test in tests {
@@ -194,7 +195,7 @@ pub(crate) fn best_rates<'t>(tests: impl Iterator<Item = &'t Test>) -> Vec<(f64,
     best.into_iter().map(|(n, rate)| (n as f64, rate)).collect()
 }
 
-/// A launcher may have put anything between the lines.
+/// The text of a report; a launcher may have put anything between its lines.
 pub(crate) fn read_text(path: &Path) -> Result<String, String> {
     let bytes = infile::read(path, BYTES_MAX)
         .map_err(|why| format!("cannot read the report '{}': {why}", path.display()))?;
@@ -229,7 +230,7 @@ impl RunReport {
         Ok(report)
     }
 
-    /// All that follows from a negative quantity would be wrong.
+    /// Checks that no quantity is negative: all that follows from it would be wrong.
     fn check_numbers(&self) -> Result<(), String> {
         for (number, test) in (1..).zip(&self.tests) {
             let of_test = [
@@ -272,7 +273,7 @@ impl RunReport {
         hosts.map_or(Vec::new(), |hosts| hosts.iter().map(ranks).collect())
     }
 
-    /// Those that ended with a time and a rate, and did not fail.
+    /// The tests that ended with a time and a rate, and did not fail.
     pub(crate) fn completed(&self) -> impl Iterator<Item = &Test> {
         self.tests.iter().filter(|test| {
             test.gflops.is_some()

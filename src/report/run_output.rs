@@ -18,16 +18,16 @@ use skt_run::progress::Progress;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OutputOptions {
     pub json: Option<PathBuf>,
-    /// In the head of the report: the values found by measurement.
+    /// Whether the head of the report lists the values found by measurement.
     pub verbose: bool,
-    /// Each panel gets a line on standard output, as the reference's progress report.
+    /// Whether each panel gets a line on standard output, as the reference's progress report.
     pub(crate) progress_report: bool,
     pub detailed_timing: bool,
     pub are_lines_alone: bool,
 }
 
-/// By their first words: they go to standard error where the text report has the reference's lines
-/// alone.
+/// Our own lines that warn, by their first words: they go to standard error where the text report
+/// has the reference's lines alone.
 const WARNINGS: [&str; 10] = [
     "warning",
     "skipped",
@@ -51,18 +51,20 @@ pub(crate) struct RunOutput {
 struct Reports {
     text: TextReport<'static, Copied>,
     json: Option<JsonReport>,
-    /// Where each panel gets a line.
+    /// Where each panel gets a line, if that is asked for.
     column_lines: Option<ColumnLines<Box<dyn Write + Send>>>,
-    /// A test could not be added to the JSON report; the warning is printed only once.
+    /// Whether a test could not be added to the JSON report; the warning is printed only once.
     is_json_behind: bool,
 }
 
-/// Of the text report; the JSON report gets a copy.
+/// The output of the text report, of which the JSON report gets a copy.
 struct Copied {
     out: Box<dyn Write + Send>,
     /// Where lines of our own go to standard error: whether all do, or warnings alone.
     apart: Option<bool>,
+    /// What has been written since the copy was last taken.
     copy: Vec<u8>,
+    /// How much of it has been passed on.
     passed: usize,
 }
 
@@ -79,7 +81,7 @@ impl Write for Copied {
         Ok(bytes.len())
     }
 
-    /// What has been written is whole lines.
+    /// Passes on what has been written, which is whole lines.
     fn flush(&mut self) -> io::Result<()> {
         let text = String::from_utf8_lossy(&self.copy[self.passed..]);
         for line in text.split_inclusive('\n') {
@@ -93,7 +95,7 @@ impl Write for Copied {
     }
 }
 
-/// To standard error, where `all` are meant or it warns.
+/// Prints a line of our own to standard error, where `all` are meant or it warns.
 fn print_own(line: &str, all: bool) {
     let line = line.strip_prefix(' ').unwrap_or(line);
     let (name, words) = line.split_once(':').unwrap_or((line, ""));
@@ -118,7 +120,7 @@ impl RunOutput {
         self.reports.as_mut().expect("the run has begun")
     }
 
-    /// In the head of the report; those `of_setup` are the last but for the tuning.
+    /// Our own lines in the head of the report; those `of_setup` are the last but for the tuning.
     fn notes(&self, spec: &RunSpec, facts: &RunFacts, of_setup: Vec<String>) -> Vec<String> {
         let mut notes = facts.environment.notes();
         notes.extend(idle_ranks(spec, &facts.environment));

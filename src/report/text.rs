@@ -19,7 +19,7 @@ use super::reader::variant_name;
 use super::{detailed, mxp, phases};
 use skt_host::clock::ctime;
 
-/// With rounding to nearest, 2^-53.
+/// Relative machine precision with rounding to nearest, 2^-53.
 const EPS: f64 = f64::EPSILON / 2.0;
 
 const VALUES_A_LINE: usize = 8;
@@ -40,7 +40,7 @@ Gflops : Rate of execution for solving the linear system.
 The following parameter values will be used:
 ";
 
-/// An existing file is replaced, as in the reference.
+/// Opens the output that HPL.dat names; an existing file is replaced, as in the reference.
 pub fn open(output: &Output) -> Result<Box<dyn Write + Send>, String> {
     let closed = |stream| {
         Err(format!(
@@ -90,7 +90,7 @@ fn create(path: &Path) -> Result<File, String> {
 
 #[derive(Debug, Default)]
 pub struct TextOptions {
-    /// Tests are compared with it.
+    /// The rate of the DGEMM self-test, to which tests are compared.
     pub dgemm_gflops_per_core: Option<f64>,
     pub blas: String,
     pub detailed_timing: bool,
@@ -120,7 +120,7 @@ impl<'a, W: Write> TextReport<'a, W> {
         &mut self.out
     }
 
-    /// The banner, the explanation, the parameters, and how results are checked.
+    /// Writes the banner, the explanation, the parameters, and how results are checked.
     pub fn header(&mut self) -> io::Result<()> {
         let rule = "=".repeat(80);
         let banner = if self.spec.mxp.is_some() { mxp::banner() } else { banner() };
@@ -193,7 +193,7 @@ impl<'a, W: Write> TextReport<'a, W> {
         self.out.flush()
     }
 
-    /// Of the table: before every test, or once if nothing is checked.
+    /// Writes the head of the table: before every test, or once if nothing is checked.
     fn head(&mut self, threshold: f64) -> io::Result<()> {
         if self.head_due {
             writeln!(self.out, "{}\n{HEAD}\n{}", "=".repeat(80), "-".repeat(80))?;
@@ -230,8 +230,8 @@ impl<'a, W: Write> TextReport<'a, W> {
     }
 }
 
-/// The reference's, by bytes and by words, with this program in place of its date: programs look
-/// for `HPLinpack` and a version in it. Only the wording is that of the reference's authors.
+/// The reference's banner, by bytes and by words, with this program in place of its date: programs
+/// look for `HPLinpack` and a version in it. Only the wording is that of the reference's authors.
 fn banner() -> String {
     format!(
         "HPLinpack 2.3  --  High-Performance Linpack benchmark  --   by skt-hpl {}\n\
@@ -264,8 +264,8 @@ fn own_notes(spec: &RunSpec, is_detailed: bool) -> Vec<String> {
     notes
 }
 
-/// Each line of the note gets the mark, because line ends inside it would otherwise make lines that
-/// look like the reference's.
+/// Writes a note of our own. Each of its lines gets the mark, because line ends inside it would
+/// otherwise make lines that look like the reference's.
 fn write_note(out: &mut impl Write, note: &str) -> io::Result<()> {
     for line in note.lines() {
         writeln!(out, "{}", format!("# {line}").trim_end())?;
@@ -326,7 +326,7 @@ fn fact_word(fact: Fact) -> &'static str {
     }
 }
 
-/// HPL's for the long variants.
+/// The name, but HPL's for the long variants.
 fn bcast_word(bcast: Bcast) -> String {
     let word = match bcast {
         Bcast::Long => "Blong",
@@ -427,8 +427,8 @@ fn skip_text(spec: &TestSpec) -> String {
     reference_error(173, "HPL_pdtest", &what)
 }
 
-/// In the words of the reference (`HPL_pwarn`), which programs look for, with the line of its
-/// source (HPL 2.3) that reports the error.
+/// An error in the words of the reference (`HPL_pwarn`), which programs look for, with the line of
+/// its source (HPL 2.3) that reports it.
 pub(crate) fn reference_error(line: usize, function: &str, what: &str) -> String {
     format!(
         "HPL ERROR from process # 0, on line {line} of function {function}:\n>>> {what} <<<\n\n"

@@ -11,11 +11,11 @@ use skt_solver::blas::library;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Given {
-    /// Of the cores that ran.
+    /// Peak rate of the cores that ran, in Gflop/s.
     pub rpeak_gflops: Option<f64>,
-    /// Over the core phase of the run that gave Rmax.
+    /// Mean power over the core phase of the run that gave Rmax, in kW.
     pub power_kilowatts: Option<f64>,
-    /// Of that measurement, in the methodology of the Green500.
+    /// Level of that measurement in the methodology of the Green500.
     pub power_level: Option<u8>,
 }
 
@@ -52,6 +52,7 @@ pub fn sheet(runs: &[NamedRun], given: &Given) -> Result<String, String> {
     Ok(sheet)
 }
 
+/// The name of a field, its value, and the rule for it.
 type Field = (&'static str, Option<String>, &'static str);
 
 fn machine(run: &RunReport, best: &Test) -> Vec<Field> {
@@ -191,7 +192,7 @@ fn host_number(run: &RunReport, key: &str) -> Option<u64> {
     run.environment.pointer(&format!("/host/{key}"))?.as_u64()
 }
 
-/// Those that ran, if each host has as many as that of rank 0.
+/// Cores that ran, if each host has as many cores as that of rank 0.
 fn cores(run: &RunReport, best: &Test) -> usize {
     let (all, threads) = (best.cores(), best.parameters.threads.max(1));
     let of_hosts = host_number(run, "cores").map(|cores| {
@@ -202,7 +203,7 @@ fn cores(run: &RunReport, best: &Test) -> usize {
     of_hosts.filter(|&cores| cores > 0).map_or(all, |cores| all.min(cores))
 }
 
-/// Of all hosts in gigabytes, if each has as much as that of rank 0.
+/// Memory of all hosts in gigabytes, if each has as much as that of rank 0.
 fn memory(run: &RunReport) -> Option<String> {
     let (each, hosts) =
         (host_number(run, "memory_bytes")? as f64 / 1e9, run.host_ranks().len().max(1));
@@ -236,7 +237,7 @@ fn half_order(runs: &[NamedRun], best: &Test) -> Option<(f64, &'static str)> {
 mod tests {
     use super::*;
 
-    /// That passed, each of `(N, Gflop/s, further parameters)`.
+    /// Tests that passed, each of `(N, Gflop/s, further parameters)`.
     fn run(tests: &[(usize, f64, &str)]) -> NamedRun {
         let test = |(n, gflops, more): &(usize, f64, &str)| {
             format!(

@@ -22,7 +22,7 @@ static STATE: Mutex<RunState> = Mutex::new(RunState::None);
 
 thread_local! {
     static MESSAGE: RefCell<CString> = RefCell::default();
-    /// In a call, whose return code reports a panic.
+    /// Whether this thread is in a call, whose return code reports a panic.
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
     static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }
@@ -56,6 +56,7 @@ pub(crate) fn call(body: impl FnOnce(&mut RunState) -> Result<Code>) -> c_int {
     code as c_int
 }
 
+/// Runs a call that needs neither MPI nor a run, and returns its code.
 pub(crate) fn local(body: impl FnOnce() -> Result<()>) -> c_int {
     let (code, text) = match body() {
         Ok(()) => (Code::Success, String::new()),
@@ -113,7 +114,7 @@ fn bug() -> Stop {
     Stop::over(Code::Internal, format!("a bug of this library: {at}"))
 }
 
-/// Without zeros within.
+/// A text for C, without zeros within.
 pub(crate) fn c_text(text: &str) -> CString {
     let text: Vec<u8> = text.bytes().filter(|&byte| byte != 0).collect();
     CString::new(text).expect("no zero is left")

@@ -89,12 +89,12 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Changes nothing: another call may succeed.
+    /// A failure that changes nothing: another call may succeed.
     pub(crate) fn new(code: Code, text: impl Into<String>) -> Self {
         Self { code, text: text.into(), is_over: false }
     }
 
-    /// This job can no longer use the run.
+    /// A failure after which this job can no longer use the run.
     pub(crate) fn over(code: Code, text: impl Into<String>) -> Self {
         Self { code, text: text.into(), is_over: true }
     }
@@ -108,7 +108,7 @@ pub fn lost(why: &CommError) -> Stop {
 /// The result of a step of a call.
 pub type Result<T> = std::result::Result<T, Stop>;
 
-/// As messages name them.
+/// The collective calls, as messages name them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Call {
@@ -144,7 +144,7 @@ impl Call {
     }
 }
 
-/// Not all ranks have made the call within `limit`.
+/// The error if not all ranks have made a call within `limit`.
 pub(crate) fn late(call: Call, limit: Duration) -> Stop {
     let (call, seconds) = (call.name(), limit.as_secs_f64());
     let text = format!(

@@ -29,20 +29,20 @@ use crate::code::{Call, Code, Result, Stop, late, lost};
 use crate::raw;
 
 const TAG_FAILED: Tag = 1;
-/// Of the first rank in an agreement with something wrong.
+/// Messages of the first rank in an agreement with something wrong.
 const TAG_STOP: Tag = 2;
-/// Few enough that every MPI sends a message eagerly.
+/// Bytes of a message, few enough that every MPI sends it eagerly.
 const MESSAGE_BYTES: usize = 512;
-/// Of a text in a message, after its code and whether the run is over.
+/// The most bytes of a text in a message, after its code and whether the run is over.
 const TEXT_BYTES: usize = MESSAGE_BYTES - 8;
 /// A rank is late after this many times the longest wait so far.
 const LATE: u32 = 10;
 
 type Words = [u64; 4];
 
-/// The first is larger the lower a rank is with which something `is_wrong`, and else whether
-/// something `is_so`; the next two show the largest and the smallest number of a call, each with
-/// the lowest rank that has made it; the last is how long the rank has ever `waited`.
+/// The words of a rank: the first is larger the lower a rank is with which something `is_wrong`,
+/// and else whether something `is_so`; the next two show the largest and the smallest number of a
+/// call, each with the lowest rank that has made it; the last is how long it has ever `waited`.
 fn words(rank: usize, call: Call, is_wrong: bool, is_so: bool, waited: Duration) -> Words {
     let (rank, call) = (u64::from(u32::MAX - rank as u32), u64::from(call as u8));
     let state = if is_wrong { rank << 1 } else { u64::from(is_so) };
@@ -70,7 +70,7 @@ fn is_right(all: Words) -> bool {
     first_wrong(all).is_none() && different_calls(all).is_none()
 }
 
-/// The code, whether the run is over, and the text, cut between two characters.
+/// A message: the code, whether the run is over, and the text, cut between two characters.
 fn encode(stop: &Stop) -> [u8; MESSAGE_BYTES] {
     let mut bytes = [0; MESSAGE_BYTES];
     bytes[..4].copy_from_slice(&(stop.code as i32).to_le_bytes());
@@ -94,7 +94,7 @@ pub(crate) struct Control {
     comm: MpiComm,
     /// The least limit of a barrier.
     timeout: Duration,
-    /// In an agreement: of any rank, as far as all ranks know, and of this rank.
+    /// The longest wait of any rank in an agreement, as far as all ranks know, and of this rank.
     longest: Cell<Duration>,
     own_longest: Cell<Duration>,
     /// Messages that MPI has not taken yet; those left at the end keep their memory.
@@ -102,6 +102,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
+    /// The ranks of `comm`, which serves nothing else.
     pub(crate) fn new(comm: MpiComm, timeout_seconds: f64) -> Self {
         let timeout = Duration::from_secs_f64(timeout_seconds);
         let (longest, own_longest, sent) = Default::default();
@@ -171,8 +172,8 @@ impl Control {
         self.settle(all, wrong, &mut || Ok(())).map(drop)
     }
 
-    /// Whether something is so on any rank, by the maxima over `all` ranks; or what is wrong, which
-    /// the first such rank sends to the others.
+    /// Whether something is so on any rank, by the maxima that `all` ranks have found; or what is
+    /// wrong. The first rank with which something is wrong sends that to the others.
     fn settle(
         &self,
         all: Words,
@@ -208,7 +209,7 @@ impl Control {
         }
     }
 
-    /// A moment, the `spins`th time, unless a rank has failed.
+    /// Waits a moment, the `spins`th time, unless a rank has failed.
     fn wait_once(
         &self,
         spins: &mut u32,
@@ -228,7 +229,7 @@ impl Control {
         (0..self.comm.size()).filter(move |&rank| rank != me)
     }
 
-    /// Does not wait for the receiver, which may never come.
+    /// Sends without waiting for the receiver, which may never come.
     fn send(&self, stop: &Stop, rank: usize, tag: Tag) -> Result<()> {
         let doubles = MESSAGE_BYTES / size_of::<f64>();
         let mut buffer = PageBuf::for_messages(doubles).map_err(|why| lost(&why))?;
@@ -263,7 +264,7 @@ impl Control {
         }
     }
 
-    /// What another rank has reported.
+    /// The failure that another rank has reported, if any.
     pub(crate) fn failed(&self) -> Result<Option<Stop>> {
         match self.comm.probe_any(TAG_FAILED).map_err(|why| lost(&why))? {
             Some(rank) => self.take(rank, TAG_FAILED).map(Some),
@@ -308,7 +309,7 @@ mod tests {
         assert_eq!(decode(&[0x55; MESSAGE_BYTES]), None);
     }
 
-    /// The ranks of the test below write the messages that they get here.
+    /// Where the ranks of the test below write the messages that they get.
     const FOLDER: &str = "SKT_TEST_CONTROL_FOLDER";
     const RANKS: usize = 3;
 

@@ -40,10 +40,10 @@ struct Copies {
     error: CString,
 }
 
-/// By the number that is the context of the copies' movers.
+/// The copies of this process, by the number that is the context of their movers.
 struct Registry {
     copies: BTreeMap<usize, Copies>,
-    /// Of the next mover; none is used twice.
+    /// The number of the next mover; none is used twice.
     next: usize,
     /// The library's memory for the regions, while a run is open.
     pinnable: Option<Range<usize>>,
@@ -56,8 +56,8 @@ fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// For memory of the device that the queue belongs to; the same mover for each call with this queue
-/// up to [`close`].
+/// A mover for memory of the device that a stream or a queue belongs to; the same one for each call
+/// with this queue up to [`close`].
 ///
 /// # Safety
 /// `queue` is a stream or a queue of this kind, which lives until [`close`].
@@ -124,7 +124,7 @@ pub(crate) fn close() {
     registry.copies.clear();
 }
 
-/// By the mover with the number `context`; keeps what fails.
+/// Copies by the mover with the number `context`, and keeps what fails.
 fn copy(
     context: *mut c_void,
     act: impl FnOnce(&mut Copier) -> std::result::Result<(), DeviceError>,
@@ -174,7 +174,7 @@ unsafe extern "C" fn from_host(
     })
 }
 
-/// Of the mover's last copy; read before the next one.
+/// The error of the mover's last copy. It is read before the next one.
 unsafe extern "C" fn error(context: *mut c_void, _: c_int) -> *const c_char {
     const GONE: &CStr = c"the mover is of a run that has ended: ask for a new one after skt_init";
     let registry = registry();

@@ -21,11 +21,11 @@ use twox_hash::XxHash3_64;
 
 use crate::code::{Code, Result, Stop};
 
-/// Stays readable when another file has taken its path.
+/// The running program's file, which stays readable when another has taken its path.
 const FILE: &str = "/proc/self/exe";
 const PIECE_BYTES: usize = 1 << 20;
 
-/// By run name, how many this process has ended.
+/// The number of runs of each name that this process has ended.
 static ENDED: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
 
 pub(crate) fn note_ended(run_id: &str) {
@@ -84,7 +84,7 @@ fn hash_of(file: &Path) -> io::Result<u64> {
     }
 }
 
-/// Has room in a record; with a hash of the `exact` bytes unless it shows all of them.
+/// A text that has room in a record, with a hash of the `exact` bytes unless it shows all of them.
 fn shortened(text: &str, exact: &[u8]) -> String {
     let shown = shown_message(text);
     if shown == text && !text.contains(char::REPLACEMENT_CHARACTER) {
@@ -149,7 +149,7 @@ pub(crate) fn agree(comm: &Comm, run_id: &str) -> skt_comm::Result<Result<String
     Ok(Ok(String::from_utf8(text).expect("JSON")))
 }
 
-/// Of rank 0 and of the `others`.
+/// Describes the program of rank 0, and those of the `others`.
 fn description(here: &Program, contents: u64, others: &str, run_id: &str) -> String {
     let folder = std::env::current_dir().unwrap_or_default();
     let folder = shortened(&folder.to_string_lossy(), folder.as_os_str().as_bytes());

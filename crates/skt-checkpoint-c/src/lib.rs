@@ -33,7 +33,7 @@ use options::{Options, bad};
 use session::{InitOutcome, Session};
 use skt_checkpoint::client::Due;
 
-/// With a zero at its end.
+/// The version of the library, with a zero at its end.
 const VERSION: &CStr =
     match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
         Ok(version) => version,
@@ -51,7 +51,7 @@ fn on_run(name: &str, body: impl FnOnce(&mut Session) -> Result<()>) -> c_int {
     call(|state| body(open(state, name)?).map(|()| Code::Success))
 }
 
-/// The call writes its answer to `at`.
+/// Makes the call `name` on the run that is open, and writes its answer to `at`.
 ///
 /// # Safety
 /// `at` is null or points to a `T`, to which there is no other reference.
@@ -76,7 +76,7 @@ unsafe fn place<'a, T>(at: *mut T, name: &str) -> Result<&'a mut T> {
         .ok_or_else(|| argument(format!("{name}: the place for the answer is null")))
 }
 
-/// A region is not empty, and its size in bytes does not overflow.
+/// Checks that a region is not empty and that its size in bytes does not overflow.
 fn sizes(name: &str, id: c_int, count: usize, size: usize) -> Result<()> {
     let is_counted = count.checked_mul(size).is_some_and(|b| isize::try_from(b).is_ok());
     if count > 0 && size > 0 && is_counted {

@@ -4,12 +4,12 @@ use skt_checkpoint::mover::{MoveError, Mover};
 
 use crate::code::{Code, Result, Stop};
 
-/// Context, host, memory, offset, bytes.
+/// `to_host` of `skt_mover`: context, host, memory, offset, bytes.
 type ToHost = unsafe extern "C" fn(*mut c_void, *mut c_void, *const c_void, usize, usize) -> c_int;
-/// Context, memory, host, offset, bytes.
+/// `from_host` of `skt_mover`: context, memory, host, offset, bytes.
 type FromHost =
     unsafe extern "C" fn(*mut c_void, *mut c_void, *const c_void, usize, usize) -> c_int;
-/// Context, code.
+/// `error` of `skt_mover`: context, code.
 type Explain = unsafe extern "C" fn(*mut c_void, c_int) -> *const c_char;
 
 /// `skt_mover` of `skt.h`.
@@ -54,7 +54,7 @@ impl Callbacks {
     }
 }
 
-/// The address is passed to the callbacks and not used here.
+/// The memory of a region that its callbacks copy. The address is passed to them and not used here.
 pub(crate) struct DeviceRegion {
     pub id: i32,
     pub memory: *mut c_void,

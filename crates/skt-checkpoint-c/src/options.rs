@@ -20,7 +20,7 @@ use skt_store::store::{SegmentName, StoreKind};
 use crate::code::{Code, Result, Stop};
 use crate::state::seconds_of;
 
-/// The environment variable of `run_id` is `SKT_RUN_ID`.
+/// The names of all options. The environment variable of `run_id` is `SKT_RUN_ID`.
 pub const NAMES: [&str; 13] = [
     "run_id",
     "application",
@@ -37,24 +37,26 @@ pub const NAMES: [&str; 13] = [
     "time_limit",
 ];
 
-/// Of a call, until the last rank comes.
+/// Seconds that the ranks of a call wait for the last one.
 pub(crate) const TIMEOUT_SECONDS: f64 = 600.0;
+/// Mean seconds between failures of the whole job.
 const MTBF_SECONDS: f64 = 86400.0;
-/// GF(2^8) has no more points.
+/// The most members of a group: GF(2^8) has no more points.
 const MAX_MEMBERS: i64 = 255;
 const MAX_PARITIES: i64 = 127;
 
-/// As an environment variable would have them.
+/// The options that a program gives, as an environment variable would have them.
 type GivenOptions = BTreeMap<&'static str, String>;
 
 pub(crate) struct Options {
-    /// The ranks agree on what the data depends on.
+    /// The options of the Rust interface. The ranks agree on what the data depends on.
     pub client: client::Options,
+    /// What the data depends on; by default the program and its arguments.
     pub application: Option<String>,
-    /// Of a call, until the last rank comes.
+    /// Seconds that the ranks of a call wait for the last one.
     pub timeout_seconds: f64,
     domains: Option<BTreeMap<String, String>>,
-    /// As ranks compare them: for each what it means, and what messages show.
+    /// All options, as ranks compare them: for each what it means, and what messages show.
     settings: Vec<Setting>,
 }
 
@@ -123,7 +125,7 @@ impl Options {
         Ok(Self { client, application, timeout_seconds, domains, settings })
     }
 
-    /// The file of failure domains has to name the host.
+    /// The options of a process on `host`, which the file of failure domains has to name.
     pub(crate) fn on_host(mut self, host: &str) -> Result<Self> {
         if let Some(domains) = &self.domains {
             let unnamed = || bad(format!("option domains: the file does not name host {host}"));
@@ -176,7 +178,7 @@ fn variable_of(name: &str) -> String {
 
 type Parsed<T> = std::result::Result<T, String>;
 
-/// Each option becomes a setting that ranks compare.
+/// Reads options one by one, each of which becomes a setting that ranks compare.
 struct Reader<'a> {
     given: &'a GivenOptions,
     variable: &'a dyn Fn(&str) -> Option<String>,
@@ -184,14 +186,14 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// And whether it is that of an environment variable.
+    /// The text of an option, if there is one, and whether it is that of an environment variable.
     fn text_of(&self, name: &str) -> Option<(String, bool)> {
         let variable = (self.variable)(&variable_of(name)).filter(|text| !text.is_empty());
         let program = || self.given.get(name).map(|text| (text.clone(), false));
         variable.map(|text| (text, true)).or_else(program)
     }
 
-    /// `usual` unless the option is given; ranks compare what `format` returns.
+    /// An option that is `usual` unless it is given; ranks compare what `format` returns.
     fn read<T>(
         &mut self,
         name: &str,
@@ -292,7 +294,7 @@ fn flag(text: &str) -> Parsed<bool> {
     text.parse().map_err(|_| "legal: true, false".to_owned())
 }
 
-/// One host and its failure domain per line; what follows a `#` is a comment.
+/// Reads one host and its failure domain per line; what follows a `#` is a comment.
 fn read_domains(file: &str) -> Parsed<BTreeMap<String, String>> {
     let text = infile::read_text(Path::new(file), LIST_BYTES_MAX).map_err(|why| why.to_string())?;
     let mut domains = BTreeMap::new();

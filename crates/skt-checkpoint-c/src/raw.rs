@@ -1,4 +1,4 @@
-//! On the program's own communicator.
+//! The calls of MPI on the program's own communicator.
 
 use std::ffi::c_int;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use skt_host::wait_clock::WaitClock;
 
 use crate::code::{Call, Code, Result, Stop, late, lost};
 
-/// Before the rank naps after each test of a message.
+/// Tests of a message before the rank naps after each test.
 const SPINS: u32 = 2000;
 const NAP: Duration = Duration::from_micros(50);
 
@@ -117,8 +117,8 @@ pub(crate) fn duplicate(comm: ffi::MPI_Comm, timeout: Duration) -> Result<MpiCom
     unsafe { MpiComm::owning(raw) }.map_err(|why| lost(&why))
 }
 
-/// Of the program's ranks, in the order of `rank`, with the program's own handling of errors.
-/// Collective.
+/// A communicator of the program's ranks, in the order of `rank`, with the program's own handling
+/// of errors. Collective.
 pub(crate) fn reorder(comm: ffi::MPI_Comm, rank: usize) -> Result<ffi::MPI_Comm> {
     let mut reordered = comm;
     // SAFETY: a live communicator; all ranks call this.
@@ -128,7 +128,7 @@ pub(crate) fn reorder(comm: ffi::MPI_Comm, rank: usize) -> Result<ffi::MPI_Comm>
     Ok(reordered)
 }
 
-/// The program must no longer use it. Collective.
+/// Frees the program's communicator, which the program must no longer use. Collective.
 pub(crate) fn free(mut comm: ffi::MPI_Comm) {
     // SAFETY: made by `reorder` and freed once, while MPI runs.
     unsafe { ffi::MPI_Comm_free(&mut comm) };

@@ -22,6 +22,7 @@ use crate::state::{SavedState, seconds_of};
 use crate::table::{Table, memory_bytes};
 use crate::{identity, raw};
 
+/// The program's memory that is copied at a checkpoint ("yours").
 #[derive(Clone, Copy)]
 struct Yours {
     at: *mut u8,
@@ -57,20 +58,20 @@ pub(crate) struct Session {
     /// The regions that the memory has: those of the checkpoint that this start resumes from, until
     /// they are restored; then only those of the library's memory.
     table: Table,
-    /// Of the checkpoint that this start resumes from.
+    /// The regions of the checkpoint that this start resumes from.
     found: Table,
     /// The regions of the program's memory.
     yours: BTreeMap<i32, Yours>,
-    /// The memory has copies that are not restored yet.
+    /// Whether the memory has copies that are not restored yet.
     is_to_restore: bool,
-    /// The refusal of a call that is not collective: the next collective call reports it
-    /// everywhere.
+    /// The refusal of a call that is not collective. The next collective call reports it on all
+    /// ranks.
     refused: Option<Stop>,
     /// Seconds of the run before this start, and when this start began.
     before: (f64, Instant),
-    /// In seconds since 1970; infinite without an end.
+    /// The end of the job's time, in seconds since 1970; infinite without one.
     end_unix: f64,
-    /// While a checkpoint is under way, the checksums of the regions of the library's memory, which
+    /// If a checkpoint is under way, the checksums of the regions of the library's memory, which
     /// must not change before it is complete.
     begun: Option<BTreeMap<i32, u64>>,
 }
@@ -88,7 +89,7 @@ pub(crate) enum InitOutcome {
 const ALONE: &str = "one rank has no redundancy against lost memory: its checkpoints survive the \
                      death of the process; only images of a level survive the loss of the host";
 
-/// Also after a panic.
+/// Locks the control, also after a panic.
 fn lock(control: &Mutex<Control>) -> std::sync::MutexGuard<'_, Control> {
     control.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -113,7 +114,7 @@ fn stop_of(error: CheckpointError) -> Stop {
     }
 }
 
-/// A step within a call has failed here, and the other ranks may wait for this one.
+/// Reports the failure of a step within a call to the other ranks, as they may wait for this one.
 fn or_notify<T>(
     control: &Mutex<Control>,
     outcome: std::result::Result<T, CheckpointError>,
@@ -135,7 +136,7 @@ fn or_notify<T>(
     })
 }
 
-/// Finds the failures of other ranks while this one waits within a checkpoint.
+/// The watch of a rank that waits within a checkpoint: it finds the failures of other ranks.
 fn watch(control: &Arc<Mutex<Control>>) -> FailureWatch {
     let control = control.clone();
     Arc::new(move || {
@@ -179,7 +180,7 @@ impl Session {
         begun
     }
 
-    /// Empty if the ranks protect each other.
+    /// What the program should know of a run that has begun; empty if its ranks protect each other.
     pub(crate) fn redundancy(&self) -> &'static str {
         if self.saved.is_alone() { ALONE } else { "" }
     }
@@ -267,7 +268,7 @@ impl Session {
         self.comm
     }
 
-    /// Of the library's memory for the regions.
+    /// The addresses of the library's memory for the regions.
     pub(crate) fn memory_addresses(&mut self) -> std::ops::Range<usize> {
         let memory = self.saved.bytes().remove(0).as_ptr_range();
         memory.start.addr()..memory.end.addr()
@@ -278,12 +279,12 @@ impl Session {
         self.saved.recovered().map_or(0, |recovered| recovered.epoch)
     }
 
-    /// Items and bytes of an item, as the checkpoint has them.
+    /// Items and bytes of an item of a region, as the checkpoint has it.
     pub(crate) fn saved_size(&self, id: i32) -> Option<(usize, usize)> {
         self.found.get(id).map(|entry| (entry.count as usize, entry.size as usize))
     }
 
-    /// With the checkpoint's contents or zeros.
+    /// Memory of the library for a region, with the checkpoint's contents or zeros.
     pub(crate) fn alloc(&mut self, id: i32, count: usize, size: usize) -> Result<*mut u8> {
         let memory = self.place_ours(id, count, size);
         self.remember(memory)
@@ -373,7 +374,7 @@ impl Session {
         Err(Stop::new(Code::Argument, format!("region {id} {why}")))
     }
 
-    /// The next collective call reports it on all ranks.
+    /// Keeps a failure for the next collective call, which reports it on all ranks.
     pub(crate) fn remember<T>(&mut self, outcome: Result<T>) -> Result<T> {
         if let Err(stop) = &outcome {
             self.refused.get_or_insert_with(|| stop.clone());
@@ -387,7 +388,7 @@ impl Session {
         table.with_yours(sizes, self.memory_bytes)
     }
 
-    /// Returns whether any rank has regions that only callbacks can copy.
+    /// Agrees on a call. Returns whether any rank has regions that only callbacks can copy.
     fn agree(&mut self, call: Call, wrong: Option<Stop>) -> Result<bool> {
         let wrong = self.refused.take().or(wrong);
         let has_devices = self.yours.values().any(|yours| yours.callbacks.is_some());
@@ -399,7 +400,7 @@ impl Session {
         lock(&self.control).agree(call, wrong.as_ref(), has_devices, &mut while_waiting)
     }
 
-    /// The regions that only callbacks can copy, in the call on which all ranks have agreed.
+    /// Copies the regions that only callbacks can copy, in the call on which all ranks have agreed.
     /// Collective if any rank has such regions.
     fn copy_devices(&mut self, call: Call, table: &Table, direction: Direction) -> Result<()> {
         let (mut progress, memory) = (self.saved.copy_progress(), self.saved.bytes().remove(0));
@@ -422,7 +423,7 @@ impl Session {
         }
     }
 
-    /// Collective.
+    /// Copies the program's regions back from the checkpoint. Collective.
     pub(crate) fn restore(&mut self) -> Result<()> {
         let wrong = self.misfit();
         let with_devices = self.agree(Call::Restore, wrong)?;
@@ -473,7 +474,7 @@ impl Session {
         ))
     }
 
-    /// Collective.
+    /// Saves all regions. Collective.
     pub(crate) fn checkpoint(&mut self) -> Result<()> {
         self.copy(Call::Checkpoint)?;
         let done = self.saved.checkpoint(&self.state());
@@ -520,7 +521,7 @@ impl Session {
         or_notify(&self.control, polled)
     }
 
-    /// Collective.
+    /// Completes the checkpoint that has begun. Collective.
     pub(crate) fn end_checkpoint(&mut self) -> Result<()> {
         let wrong = match self.begun.clone() {
             None => Some(not_under_way("skt_checkpoint_wait")),
@@ -539,9 +540,9 @@ impl Session {
         ours.map(|entry| (entry.id, XxHash3_64::oneshot(&memory[entry.range()]))).collect()
     }
 
-    /// With other checksums of a region of the library's memory, its parities and its copy would
-    /// differ. The last checkpoint is whole, but this job cannot continue from it, as other ranks
-    /// of the job have begun to encode.
+    /// The error if a region of the library's memory has other checksums than before: its parities
+    /// and its copy would have different contents. The last checkpoint is whole, but this job
+    /// cannot continue from it, as other ranks of the job have begun to encode.
     fn changed_since(&mut self, begun: &BTreeMap<i32, u64>) -> Option<Stop> {
         let now = self.sums_of_ours();
         let (id, _) = now.iter().find(|(id, sum)| begun.get(id) != Some(sum))?;
@@ -593,7 +594,7 @@ impl Session {
         SavedState::new(before_seconds + since.elapsed().as_secs_f64())
     }
 
-    /// The same on all ranks: never while a checkpoint is under way. Collective.
+    /// Alike on all ranks: never while a checkpoint is under way. Collective.
     pub(crate) fn due(&mut self) -> Result<Due> {
         self.agree(Call::Due, None)?;
         if self.begun.is_some() {
@@ -603,7 +604,7 @@ impl Session {
         or_notify(&self.control, due)
     }
 
-    /// By the clock of this node; infinite without an end of the job's time.
+    /// Seconds up to the end of the job's time, by the clock of this node; infinite without one.
     pub(crate) fn seconds_left(&self) -> f64 {
         self.end_unix - now_unix()
     }
@@ -625,7 +626,7 @@ impl Session {
         }
     }
 
-    /// Collective.
+    /// Waits for the images that are being written. Collective.
     pub(crate) fn wait_for_images(&mut self) -> Result<()> {
         let wrong = self.begun.is_some().then(|| under_way("skt_images_wait"));
         self.agree(Call::Images, wrong)?;
@@ -633,16 +634,16 @@ impl Session {
         or_notify(&self.control, done).map(drop)
     }
 
-    /// With the same argument on all ranks. Collective.
+    /// Agrees that all ranks end the run, with the same argument. Collective.
     pub(crate) fn agree_on_end(&mut self, is_done: bool) -> Result<()> {
         let call = if is_done { Call::Done } else { Call::Later };
         let wrong = self.begun.is_some().then(|| under_way(call.name()));
         self.agree(call, wrong).map(drop)
     }
 
-    /// If the run is done, removes all of it, and returns a text that names the images that a
-    /// failing level keeps. Otherwise the next start resumes from the run's last checkpoint, whose
-    /// images are completed. Collective.
+    /// Ends the run. If it is done, removes all of it, and returns a text that names the images
+    /// that a failing level keeps, if any. Otherwise the next start resumes from the run's last
+    /// checkpoint, whose images are completed. Collective.
     pub(crate) fn end(self, is_done: bool) -> Result<String> {
         let state = self.state();
         let Self { mut saved, control, comm, run_id, .. } = self;
@@ -665,6 +666,7 @@ impl Session {
     }
 }
 
+/// The images of a run that has ended which could not be removed; empty if there are none.
 fn format_errors(stay: &[CheckpointError]) -> String {
     let why: Vec<String> = stay.iter().map(CheckpointError::to_string).collect();
     if why.is_empty() {

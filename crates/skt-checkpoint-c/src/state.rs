@@ -1,4 +1,4 @@
-//! Saved by a checkpoint besides the regions.
+//! What a checkpoint saves besides the regions.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -8,7 +8,7 @@ const VERSION: u64 = 2;
 #[repr(C)]
 pub(crate) struct SavedState {
     version: u64,
-    /// Of the run so far, over all starts; they decide when images of a level are due.
+    /// Seconds of the run so far, over all starts; they decide when images of a level are due.
     seconds: f64,
 }
 
@@ -18,7 +18,7 @@ impl SavedState {
     }
 }
 
-/// As the levels read them.
+/// The seconds in a state, as the levels read them.
 pub(crate) fn seconds_of(state: &[u8]) -> f64 {
     match bytemuck::try_pod_read_unaligned::<SavedState>(state) {
         Ok(SavedState { version: VERSION, seconds }) => seconds,

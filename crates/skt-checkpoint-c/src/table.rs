@@ -17,7 +17,7 @@ use bytemuck::{Pod, Zeroable};
 use crate::code::{Code, Result, Stop};
 
 pub(crate) const MAX_REGIONS: usize = 256;
-/// A cache line, in bytes.
+/// Regions begin on multiples of this, in bytes: a cache line.
 const ALIGN: usize = 64;
 const MAGIC: u64 = u64::from_le_bytes(*b"skt-tab2");
 const TABLE_BYTES: usize =
@@ -36,7 +36,7 @@ struct Head {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct Entry {
-    /// The number by which the program knows the region.
+    /// The number by which the program knows it.
     pub id: i32,
     kind: u32,
     offset: u64,
@@ -83,7 +83,7 @@ impl Table {
         begins.min().unwrap_or(memory_bytes)
     }
 
-    /// Before all others of the library's memory.
+    /// Adds a region of the library's memory before all others of its kind.
     pub(crate) fn add_ours(
         &mut self,
         id: i32,

@@ -58,8 +58,8 @@ impl fmt::Display for TimeLimit {
 }
 
 impl TimeLimit {
-    /// The end of a job that began at `begun`, in seconds since 1970. `slurm` is [`SLURM_END`]'s
-    /// value.
+    /// The end of the time of a job that began at `begun`, in seconds since 1970. `slurm` is the
+    /// value of [`SLURM_END`].
     pub fn end_unix(self, begun: f64, slurm: Option<&str>) -> Option<f64> {
         match self {
             Self::Auto => slurm?.trim().parse().ok().filter(|end: &f64| end.is_finite()),

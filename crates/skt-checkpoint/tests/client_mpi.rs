@@ -18,7 +18,7 @@ use skt_comm::{CommError, PageBuf};
 use skt_store::store::StoreKind;
 
 const ROLE: &str = "SKT_TEST_CLIENT_ROLE";
-/// Of its store.
+/// The folder of its store.
 const FOLDER: &str = "SKT_TEST_CLIENT_FOLDER";
 
 /// What the ranks of the other tests run; does nothing when run directly.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use mpirun::mpirun;
 use skt_comm::mpi::{MpiWorld, PANIC_EXIT_CODE};
 
-/// Selects what goes wrong on rank 0.
+/// The variable that selects what goes wrong on rank 0.
 const ROLE: &str = "SKT_TEST_MPI_ROLE";
 const LIMIT: Duration = Duration::from_secs(180);
 

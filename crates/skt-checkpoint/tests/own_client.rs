@@ -37,7 +37,7 @@ fn write(path: &Path, text: &str) {
     }
 }
 
-/// Next to a link to the checkout.
+/// Builds the page's program next to a link to the checkout. Returns the path of the program.
 fn build() -> PathBuf {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the checkout");
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder");
@@ -75,7 +75,7 @@ fn build() -> PathBuf {
     target.join("debug/heat")
 }
 
-/// Its segments go with it.
+/// A run; its segments go with it.
 struct Run {
     program: PathBuf,
     name: String,
@@ -94,7 +94,7 @@ impl Run {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("mpirun")
     }
 
-    /// Standard output and standard error.
+    /// Runs to the end; standard output and standard error.
     fn end(&self, steps: u64) -> (String, String) {
         let output = self.spawn(steps).wait_with_output().unwrap();
         let [out, err] =

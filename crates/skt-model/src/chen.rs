@@ -8,11 +8,11 @@ use super::error::{at_least, check, non_negative, positive};
 /// takes `gamma` per byte; a process sends and receives at the same time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Network {
-    /// alpha: of a message.
+    /// alpha: latency of a message.
     pub latency_seconds: f64,
-    /// beta: of a message.
+    /// beta: seconds per byte of a message.
     pub transfer_seconds_per_byte: f64,
-    /// gamma: of a sum.
+    /// gamma: seconds per byte of a sum.
     pub reduce_seconds_per_byte: f64,
 }
 
@@ -56,8 +56,8 @@ impl Network {
         Ok(2.0 * depth * failures as f64 * per_level)
     }
 
-    /// One encoding along a chain in t = m/s segments of s bytes: `(p - 2 + t) (alpha + (beta +
-    /// gamma) s)` (section 3.3).
+    /// Seconds for one encoding along a chain in t = m/s segments of s bytes: `(p - 2 + t) (alpha +
+    /// (beta + gamma) s)` (section 3.3).
     pub fn chain_seconds_with_segment(
         &self,
         processes: usize,
@@ -73,9 +73,9 @@ impl Network {
         Ok(steps * (self.latency_seconds + self.seconds_per_byte(code) * segment_bytes))
     }
 
-    /// What makes [`Network::chain_seconds_with_segment`] fastest: `s1 = sqrt(m alpha / ((p-2)
-    /// (beta + gamma)))` (section 3.3), at most the whole checkpoint; one byte for a latency of
-    /// zero.
+    /// The segment, in bytes, that makes [`Network::chain_seconds_with_segment`] fastest: `s1 =
+    /// sqrt(m alpha / ((p-2) (beta + gamma)))` (section 3.3), at most the whole checkpoint. With a
+    /// latency of zero the optimum is an infinitely small segment; one byte is returned.
     pub fn optimal_segment_bytes(
         &self,
         processes: usize,
@@ -103,8 +103,8 @@ impl Network {
         Ok(failures as f64 * once)
     }
 
-    /// k encodings in groups of g processes with checksum processes of their own, all groups at
-    /// once: eq. 8. The chain has the g members and the process that keeps the checksum.
+    /// Seconds for k encodings in groups of g processes with checksum processes of their own, all
+    /// groups at once: eq. 8. The chain has the g members and the process that keeps the checksum.
     pub fn grouped_seconds(
         &self,
         group_size: usize,
@@ -127,8 +127,8 @@ impl Network {
         ((hops * self.latency_seconds).sqrt() + (beta * bytes).sqrt()).powi(2)
     }
 
-    /// The localized scheme without checksum processes: k encodings within groups of k(k+1), each
-    /// result then kept k+1 times (eq. 9).
+    /// Seconds for the localized scheme without checksum processes: k encodings within groups of
+    /// k(k+1), each result then kept k+1 times (eq. 9).
     pub fn localized_seconds(&self, failures: usize, bytes: f64) -> Result<f64, ModelError> {
         self.check(2, 2, "2 or more", failures, bytes)?;
         let group_size = failures * (failures + 1);

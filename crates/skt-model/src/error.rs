@@ -53,7 +53,7 @@ pub fn at_least(
     within(parameter, value, min..=usize::MAX, expected)
 }
 
-/// `expected` describes what is `legal`.
+/// Returns `value` if it is finite and `legal`; `expected` describes what is.
 pub fn check(
     parameter: &'static str,
     value: f64,

@@ -12,11 +12,11 @@
 /// INRIA RR-7950, section 3.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Coordinated {
-    /// C
+    /// Seconds of a checkpoint (C).
     pub checkpoint_seconds: f64,
-    /// R
+    /// Seconds of a recovery (R).
     pub recovery_seconds: f64,
-    /// D, after a failure.
+    /// Seconds of downtime after a failure (D).
     pub downtime_seconds: f64,
     /// The share of full speed at which work continues during a checkpoint (alpha).
     pub overlap_fraction: f64,
@@ -34,8 +34,8 @@ pub fn peaceful_seconds(length_seconds: f64, mtbf_seconds: f64) -> f64 {
     mtbf_seconds * (length_seconds / mtbf_seconds).exp_m1()
 }
 
-/// Where every failure also costs an outage (downtime and recovery, which failures may strike,
-/// too): `(e^(L/mu) - 1) mu e^(V/mu)`.
+/// Expected seconds of a segment of `length_seconds` where every failure also costs an outage
+/// (downtime and recovery, which failures may strike, too): `(e^(L/mu) - 1) mu e^(V/mu)`.
 pub(crate) fn segment_seconds(length_seconds: f64, outage_seconds: f64, mtbf_seconds: f64) -> f64 {
     peaceful_seconds(length_seconds, mtbf_seconds) * (outage_seconds / mtbf_seconds).exp()
 }
@@ -60,8 +60,8 @@ pub(crate) fn coordinated_period_seconds(
     struck * mtbf_seconds * ((outage_seconds + period_seconds + redo_seconds) / mtbf_seconds).exp()
 }
 
-/// `1 - WORK / E`, between 0 and 1 for any period; eq. 5 of Bosilca et al. is its first order in
-/// T/mu.
+/// The waste of coordinated checkpointing: `1 - WORK / E`, between 0 and 1 for any period; eq. 5 of
+/// Bosilca et al. is its first order in T/mu.
 pub fn coordinated_waste(model: &Coordinated, period_seconds: f64, mtbf_seconds: f64) -> f64 {
     1.0 - model.work_seconds(period_seconds)
         / coordinated_period_seconds(model, period_seconds, mtbf_seconds)

@@ -8,7 +8,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// 2 <= `size`, 1 <= `parities` <= `size`/2.
+    /// A group of `size` >= 2 members with 1 <= `parities` <= `size`/2.
     pub fn new(size: usize, parities: usize) -> Result<Self, ModelError> {
         if size < 2 || parities < 1 || 2 * parities > size {
             return Err(ModelError::Group { size, parities });

@@ -22,15 +22,15 @@ pub struct InMemoryJob {
     pub protocol: Protocol,
     pub group: Group,
     pub nodes: usize,
-    /// `None` for as many as needed.
+    /// Number of spare nodes; `None` for as many as needed.
     pub spares: Option<usize>,
     pub node_mtbf_seconds: f64,
-    /// Without checkpoints and failures.
+    /// Time of the computation without checkpoints and failures.
     pub work_seconds: f64,
     pub checkpoint_seconds: f64,
     /// The share of full speed at which work continues during a checkpoint.
     pub overlap_fraction: f64,
-    /// For detection and relaunch after a failure.
+    /// Time for detection and relaunch after a failure.
     pub downtime_seconds: f64,
     pub recovery_seconds: f64,
 }
@@ -39,11 +39,11 @@ pub struct InMemoryJob {
 pub struct Expectation {
     /// Between two checkpoints, or of a step ([`Protocol::Abft`]); infinite without protection.
     pub interval_seconds: f64,
-    /// Expected from start to end, if no data are lost.
+    /// Expected seconds from start to end, if no data are lost.
     pub time_seconds: f64,
     /// The work's time over the expected time.
     pub efficiency: f64,
-    /// Expected in that time.
+    /// Expected number of failures in that time.
     pub failures: f64,
     /// That no data are lost (for [`Protocol::None`]: that nothing fails at all).
     pub keeps_data_probability: f64,
@@ -195,6 +195,7 @@ impl InMemoryJob {
         }
     }
 
+    /// The smallest number of spares that suffices with `probability`; `None` if 100,000 do not.
     pub fn fewest_spares(
         &self,
         interval_seconds: f64,
@@ -257,7 +258,7 @@ struct NegativeBinomial {
 }
 
 impl NegativeBinomial {
-    /// Of at most 0, 1, 2, ..., until they no longer grow.
+    /// The probabilities of at most 0, 1, 2, ..., until they no longer grow.
     fn cumulated(self) -> impl Iterator<Item = f64> {
         let Self { mean, variance } = self;
         let excess = if mean > 0.0 { (variance - mean) / mean } else { 0.0 };
@@ -291,7 +292,7 @@ impl NegativeBinomial {
         self.cumulated().take(limit.saturating_add(1)).last().expect("at least P(0)")
     }
 
-    /// What is not exceeded with `probability`; `None` if it is above 100,000.
+    /// The smallest number that is not exceeded with `probability`; `None` if it is above 100,000.
     fn quantile(self, probability: f64) -> Option<usize> {
         const MOST: usize = 100_000;
         if !self.is_finite() {

@@ -10,7 +10,7 @@ pub struct NodeKind {
     pub core_flops: f64,
 }
 
-/// The fastest first; none where all nodes are equally fast.
+/// The kinds of nodes of a machine, the fastest first; none where all nodes are equally fast.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct NodeKinds {
     kinds: [NodeKind; Self::MAX],
@@ -20,7 +20,7 @@ pub struct NodeKinds {
 impl NodeKinds {
     pub(crate) const MAX: usize = 8;
 
-    /// In any order; several may have the same rate.
+    /// The kinds among `nodes`, in any order, of which several may have the same rate.
     pub fn new(nodes: &[NodeKind]) -> Result<Self, ModelError> {
         for kind in nodes {
             at_least("nodes", kind.nodes, 1, "1 or more")?;
@@ -55,23 +55,23 @@ impl NodeKinds {
         self.count == 0
     }
 
-    /// 0 where all nodes are equally fast.
+    /// Number of nodes; 0 where all nodes are equally fast.
     pub fn nodes(&self) -> usize {
         self.list().iter().map(|kind| kind.nodes).sum()
     }
 
-    /// Over all nodes; not a number where all are equally fast.
+    /// The mean rate of a core over all nodes, in flop/s; not a number where all are equally fast.
     pub fn mean_core_flops(&self) -> f64 {
         let all = self.list().iter().map(|kind| kind.nodes as f64 * kind.core_flops).sum::<f64>();
         all / self.nodes() as f64
     }
 
-    /// `None` where all are equally fast.
+    /// The rate of a core of the slowest nodes, in flop/s; `None` where all are equally fast.
     pub fn slowest_core_flops(&self) -> Option<f64> {
         self.list().last().map(|kind| kind.core_flops)
     }
 
-    /// The nodes are in the order of [`Self::list`].
+    /// The kind of a node, the nodes being in the order of [`Self::list`].
     fn kind(&self, node: usize) -> usize {
         let mut before = 0;
         let holds = |kind: &NodeKind| {
@@ -81,8 +81,8 @@ impl NodeKinds {
         self.list().iter().position(holds).expect("no more ranks than the nodes have")
     }
 
-    /// Those of the first and the last of the column's `p` ranks. Ranks fill the nodes, the fastest
-    /// first, and the process columns one by one.
+    /// The nodes of the first and the last rank of a process column of `p` ranks. Ranks fill the
+    /// nodes, the fastest first, and the process columns one by one.
     fn nodes_of_column(column: usize, p: usize, ranks_per_node: usize) -> [usize; 2] {
         [column * p, (column + 1) * p - 1].map(|rank| rank / ranks_per_node)
     }
@@ -99,14 +99,14 @@ impl NodeKinds {
         (0..q).map(rate).collect()
     }
 
-    /// Relative to the mean rate of a core.
+    /// [`Self::column_core_flops`], relative to the mean rate of a core.
     pub fn column_rates(&self, ranks_per_node: usize, grid: (usize, usize)) -> Vec<f64> {
         let mean = self.mean_core_flops();
         let flops = self.column_core_flops(ranks_per_node, grid);
         flops.into_iter().map(|flops| flops / mean).collect()
     }
 
-    /// Process columns whose ranks are on nodes of several kinds.
+    /// Number of process columns whose ranks are on nodes of several kinds.
     pub fn mixed_columns(&self, ranks_per_node: usize, (p, q): (usize, usize)) -> usize {
         if self.are_equal() {
             return 0;

@@ -30,5 +30,5 @@ pub use error::ModelError;
 pub use group::Group;
 
 pub const HOUR_SECONDS: f64 = 3600.0;
-/// 365 days.
+/// Seconds in a year of 365 days.
 pub const YEAR_SECONDS: f64 = 365.0 * 24.0 * HOUR_SECONDS;

@@ -42,7 +42,7 @@ const MAX_WIDTH: usize = 255;
 /// and a recovery takes longer.
 pub const RATE_TOLERANCE: f64 = 0.003;
 
-/// At least, of the memory: panels, buffers and the program itself.
+/// The least share of the memory that panels, buffers and the program itself take.
 const WORKSPACE_FRACTION: f64 = 0.04;
 
 /// Of HPL-MxP, in double precision: x, the residual, and the basis of 50 steps of GMRES.
@@ -62,43 +62,43 @@ pub enum Encoder {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PlannedMachine {
     pub nodes: usize,
-    /// `None` for as many as needed.
+    /// Number of spare nodes; `None` for as many as needed.
     pub spares: Option<usize>,
     pub ranks_per_node: usize,
     pub threads: usize,
-    /// Cores without a rank are idle.
+    /// Cores per node; cores without a rank are idle.
     pub cores_per_node: usize,
-    /// Per node, kept from the solver.
+    /// Cores per node that are kept from the solver.
     pub helper_cores: usize,
     /// Who computes the parities.
     pub encoder: Encoder,
-    /// Per node, for the run.
+    /// Bytes of memory per node that the run may use.
     pub node_memory_bytes: f64,
     /// Whether protected runs leave of that the memory for the ranks of one lost node.
     pub leaves_room: bool,
     /// Of a core, with the message times within a node; of unequal nodes with their mean rate.
     pub core: path::Machine,
-    /// If cores are unequally fast: process columns get blocks by their rates, and there is no
-    /// abft.
+    /// The kinds of nodes, if their cores are unequally fast: process columns then get blocks by
+    /// their rates, and there is no protocol abft.
     pub kinds: NodeKinds,
     /// Relative to the rate by the model of the critical path; 1 if nothing was measured.
     pub rate_over_model: f64,
-    /// As one node sees it.
+    /// The network, as one node sees it.
     pub network: Network,
-    /// From memory to memory on a node.
+    /// Rate of copies from memory to memory on a node.
     pub copy_bytes_per_second: f64,
-    /// At which a node encodes and copies its part of the matrix with one parity; `None` to compute
-    /// it.
+    /// The measured rate at which a node encodes and copies its part of the matrix with one parity;
+    /// `None` to compute it.
     pub checkpoint_bytes_per_second: Option<f64>,
     pub node_mtbf_seconds: f64,
-    /// For detection, replacement and relaunch after a failure.
+    /// Time for detection, replacement and relaunch after a failure.
     pub downtime_seconds: f64,
-    /// N is a multiple of it.
+    /// Blocking factor, NB; N is a multiple of it.
     pub nb: usize,
-    /// At least, without a loss of data and with the spares.
+    /// The least probability to finish without a loss of data and with the spares.
     pub finish_probability: f64,
-    /// HPL-MxP: the matrix is in single precision, and there is no protocol abft. Its refinement
-    /// takes memory here, but no time.
+    /// Whether the run is one of HPL-MxP: the matrix is in single precision, and there is no
+    /// protocol abft. Its refinement takes memory here, but no time.
     pub is_mxp: bool,
 }
 
@@ -109,7 +109,7 @@ pub struct Candidate {
     pub grid: (usize, usize),
     /// Of the computation alone, `E(N)`, on all processes, including those with checksums.
     pub hpl_efficiency: f64,
-    /// Of a node, by part.
+    /// The memory of a node, by part.
     pub memory: MemorySplit,
     /// With the times of the work, of a mean checkpoint and of a recovery.
     pub job: InMemoryJob,
@@ -117,22 +117,22 @@ pub struct Candidate {
     /// with this probability. `None` if 100,000 spares do not.
     pub fewest_spares: Option<usize>,
     pub expected: Expectation,
-    /// Operations over expected time.
+    /// The expected rate: operations over expected time, in Gflop/s.
     pub expected_gflops: f64,
 }
 
 impl Candidate {
-    /// In a run without failures (`InMemoryJob::checkpoints`).
+    /// Number of checkpoints of a run without failures (`InMemoryJob::checkpoints`).
     pub fn checkpoints(&self) -> f64 {
         self.job.checkpoints(self.expected.interval_seconds)
     }
 
-    /// Of work from one checkpoint to the next (`InMemoryJob::cut_seconds`).
+    /// Seconds of work from one checkpoint to the next (`InMemoryJob::cut_seconds`).
     pub fn cut_seconds(&self) -> f64 {
         self.job.cut_seconds(self.expected.interval_seconds)
     }
 
-    /// In rate through checkpoints, over the same matrix without them.
+    /// The relative gain in rate through checkpoints, over the same matrix without them.
     pub fn gain(&self) -> f64 {
         let Self { job, expected, .. } = self;
         let mtbf_seconds = job.system_mtbf_seconds();
@@ -164,12 +164,12 @@ impl Candidate {
     }
 }
 
-/// Of the expected time of a run.
+/// The parts of the expected time of a run, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TimeParts {
     /// The computation, once.
     pub work_seconds: f64,
-    /// Those of the computation, once.
+    /// The checkpoints of the computation, once.
     pub checkpoints_seconds: f64,
     /// Downtime and recovery.
     pub outages_seconds: f64,
@@ -183,31 +183,31 @@ pub struct TimeParts {
 pub struct WhatIf {
     /// The changed input.
     pub what: String,
-    /// The best work from one checkpoint to the next under this change.
+    /// The best number of seconds of work from one checkpoint to the next under this change.
     pub cut_seconds: f64,
-    /// With the required probability.
+    /// The smallest number of spares that would suffice with the required probability.
     pub fewest_spares: Option<usize>,
     pub expected: Expectation,
-    /// Operations over expected time.
+    /// The expected rate: operations over expected time, in Gflop/s.
     pub expected_gflops: f64,
 }
 
-/// A checkpoint may take longer than computed: Tang et al. measured 16 s (section 7.3) where the
-/// model computes 3.8 to 5 s for such nodes.
+/// The factor by which a checkpoint may take longer than computed: Tang et al. measured 16 s
+/// (section 7.3) where the model computes 3.8 to 5 s for such nodes.
 const CHECKPOINT_TIMES: f64 = 4.0;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// Process rows and columns.
     pub grid: (usize, usize),
-    /// By protocol, then parities, then group size.
+    /// All candidates, by protocol, then parities, then group size.
     pub candidates: Vec<Candidate>,
-    /// Index of the candidate.
+    /// Index of the chosen candidate.
     pub chosen: usize,
     /// Index of the fastest recommended candidate that keeps its data, else of the surest; it
     /// differs from the chosen one if that has a smaller group.
     pub fastest: usize,
-    /// As surely as is asked for, or has none to keep.
+    /// Whether the chosen candidate keeps its data as surely as is asked for, or has none to keep.
     pub keeps_data: bool,
 }
 
@@ -250,7 +250,7 @@ impl PlannedMachine {
         self.network.validate()
     }
 
-    /// With several, each process column gets blocks by its rate.
+    /// This machine with cores of `kinds`; of several, each process column gets blocks by its rate.
     pub fn with_kinds(&self, kinds: NodeKinds) -> Self {
         if kinds.are_equal() {
             return Self { kinds, ..*self };
@@ -265,7 +265,7 @@ impl PlannedMachine {
         Self { kinds: NodeKinds::default(), core, ..*self }
     }
 
-    /// Of each process column, in flop/s; none if all are equal.
+    /// The rate of a core of each process column on a grid, in flop/s; none if all are equal.
     pub fn column_core_flops(&self, grid: (usize, usize)) -> Vec<f64> {
         self.kinds.column_core_flops(self.ranks_per_node, grid)
     }
@@ -304,7 +304,7 @@ impl PlannedMachine {
         Group::new(nodes / spans, parities)
     }
 
-    /// Of a node for the matrix, copies and parities: what panels and buffers leave.
+    /// Bytes of a node for the matrix, copies and parities: what panels and buffers leave.
     ///
     /// Panels and buffers take 3 NB (N/P + N/Q) elements a rank. Let a node have u bytes left, the
     /// matrix the share f of them, and panels and buffers b N bytes. Then N = sqrt(f u nodes / e)
@@ -333,7 +333,7 @@ impl PlannedMachine {
         self.ranks_per_node.div_ceil((self.nodes - 1).max(1))
     }
 
-    /// Of the matrix.
+    /// Bytes of an element of the matrix.
     pub fn element_bytes(&self) -> f64 {
         if self.is_mxp { 4.0 } else { 8.0 }
     }
@@ -389,7 +389,7 @@ impl PlannedMachine {
         Ok(Plan { grid: candidates[chosen].grid, candidates, chosen, fastest, keeps_data })
     }
 
-    /// There are at most as many kinds as process columns, which have a rate each.
+    /// Refuses more kinds of nodes than there are process columns, which have a rate each.
     fn validate_kinds(&self) -> Result<(), ModelError> {
         let kinds = self.kinds.list().len();
         for machine in [*self, self.running(Protocol::None)] {
@@ -477,7 +477,7 @@ impl PlannedMachine {
         }
     }
 
-    /// The smallest group (0 for protocol none), then the highest rate, among the recommended
+    /// Picks the smallest group (0 for protocol none), then the highest rate, among the recommended
     /// candidates that keep their data at a rate within [`RATE_TOLERANCE`] of the fastest.
     fn smallest_group(&self, candidates: &[Candidate], fastest: usize) -> usize {
         let enough = candidates[fastest].expected_gflops * (1.0 - RATE_TOLERANCE);
@@ -568,7 +568,7 @@ impl PlannedMachine {
         Ok(n)
     }
 
-    /// With defaults for what is not planned.
+    /// The run of order `n` in the planned configuration, with defaults for everything else.
     pub fn run(&self, n: usize) -> RunParams {
         self.run_on(n, near_square(self.nodes * self.ranks_per_node))
     }
@@ -577,7 +577,7 @@ impl PlannedMachine {
         RunParams { threads: self.threads, ..RunParams::new(n, self.nb, grid) }
     }
 
-    /// E(N) on all nodes, by the model of the critical path.
+    /// E(N) of a run on all nodes, by the model of the critical path.
     fn walked_efficiency(&self, run: &RunParams) -> Result<f64, ModelError> {
         let core = networked(&self.core, &self.network, self.nodes, self.ranks_per_node);
         let core = self.in_precision(core);
@@ -613,8 +613,8 @@ impl PlannedMachine {
         [node_bytes * Saved::Corner.mean_fraction_by_time(), node_bytes]
     }
 
-    /// Of full speed, at which the solver continues during a checkpoint: everything except the
-    /// copy, and the core that the encoding takes.
+    /// The share of full speed at which the solver continues during a checkpoint: everything except
+    /// the copy, and the core that the encoding takes.
     fn overlap_fraction(
         &self,
         protocol: Protocol,
@@ -634,8 +634,8 @@ impl PlannedMachine {
         goes_on * (1.0 - copy_seconds / checkpoint_seconds).max(0.0)
     }
 
-    /// To encode and copy `bytes` of each node: Chen and Dongarra, eq. 8, followed by the copy; or
-    /// at the measured rate, once per parity.
+    /// Seconds to encode and copy `bytes` of each node: Chen and Dongarra, eq. 8, followed by the
+    /// copy; or at the measured rate, once per parity.
     fn saving_seconds(&self, group: Group, bytes: f64) -> Result<f64, ModelError> {
         let parities = group.parities();
         if let Some(rate) = self.checkpoint_bytes_per_second {
@@ -671,7 +671,7 @@ struct EfficiencyCurve {
 }
 
 impl EfficiencyCurve {
-    /// All orders from `least` to `most`, both multiples of NB.
+    /// The curve over all orders from `least` to `most`, both multiples of NB.
     fn walked(machine: &PlannedMachine, least: usize, most: usize) -> Result<Self, ModelError> {
         const POINTS: i32 = 4;
         let ratio = most as f64 / least as f64;
@@ -690,7 +690,7 @@ impl EfficiencyCurve {
         Ok(Self { points })
     }
 
-    /// By Lagrange's formula.
+    /// E(n), by Lagrange's formula.
     fn at(&self, n: usize) -> f64 {
         let x = (n as f64).ln();
         let term = |i: usize, (xi, yi): (f64, f64)| -> f64 {
@@ -701,7 +701,7 @@ impl EfficiencyCurve {
     }
 }
 
-/// Others can be run for comparison.
+/// Whether to recommend the candidate; others can be run for comparison.
 fn is_recommended(candidate: &Candidate) -> bool {
     match candidate.job.protocol {
         Protocol::None => true,

@@ -4,12 +4,12 @@ use serde_json::Value;
 
 const MAX_COLUMNS: usize = 8;
 
-/// In order. The parts of an object have names of their own.
+/// Values in order, each with its name. The parts of an object have names of their own.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Fields(pub Vec<(&'static str, Value)>);
 
 impl Fields {
-    /// Numbers that are not finite are null.
+    /// The values as an object; numbers that are not finite are null.
     pub fn json(&self) -> Value {
         self.0.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
     }
@@ -28,7 +28,7 @@ impl Fields {
     }
 }
 
-/// Next to each other with a line for each value; all have the values of the first.
+/// The columns next to each other with a line for each value; all have the values of the first.
 pub fn table(columns: &[Fields]) -> String {
     let shown: Vec<_> = columns.iter().take(MAX_COLUMNS).map(Fields::cells).collect();
     let Some(first) = shown.first() else { return String::new() };
@@ -65,7 +65,7 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// Six of them.
+/// Six digits of a number.
 fn digits(number: f64) -> String {
     if number != 0.0 && !(1e-3..1e8).contains(&number.abs()) {
         return format!("{number:.4e}");

@@ -7,11 +7,11 @@ use skt_model::error::{at_least, non_negative, positive};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Costs {
-    /// N_cpn; the hybrid scheme gives away one of them.
+    /// Cores per node (N_cpn); the hybrid scheme gives away one of them.
     pub cores_per_node: usize,
-    /// To copy the checkpoint to that core's process (t_cpy).
+    /// Seconds to copy the checkpoint to that core's process (t_cpy).
     pub copy_seconds: f64,
-    /// While the application is stopped (t_enc).
+    /// Seconds to encode while the application is stopped (t_enc).
     pub encode_seconds: f64,
 }
 
@@ -31,7 +31,7 @@ impl Costs {
         Ok(1.0 / self.cores_per_node as f64 + self.copy_seconds / interval_seconds)
     }
 
-    /// Of stopping the application to encode: `t_enc / T`, a fraction.
+    /// Overhead of stopping the application to encode: `t_enc / T`, a fraction.
     pub fn time_division_overhead(&self, interval_seconds: f64) -> Result<f64, ModelError> {
         self.validate()?;
         positive("interval_seconds", interval_seconds)?;

@@ -25,7 +25,7 @@ pub enum StudyError {
 }
 
 impl StudyError {
-    /// Of a system call that was to `what` (read, write or create) the file `path`.
+    /// Makes the error of a system call that was to `what` (read, write or create) the file `path`.
     pub(crate) fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let file = path.display().to_string();
         move |source| Self::File { what, file, source }

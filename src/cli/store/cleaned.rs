@@ -71,7 +71,7 @@ impl AddAssign for Cleaned {
     }
 }
 
-/// One line per outcome.
+/// Writes what was done with the segments of one run: one line per outcome.
 pub(crate) fn write(
     outcomes: &[(&SegmentInfo, CleanOutcome)],
     out: &mut dyn Write,
@@ -104,7 +104,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// With these flags `clean` removes what it keeps for this reason.
+/// The flags with which `clean` removes what it keeps for this reason.
 fn force_by(reason: Reason, run: &str) -> String {
     match reason {
         Reason::Resumable => format!("--run {run} or --force"),

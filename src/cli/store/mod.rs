@@ -82,7 +82,7 @@ pub struct StoreFlags {
     pub images: Vec<PathBuf>,
 }
 
-/// On each process of a job for its host.
+/// Carries out the subcommand, on each process of a job for its host.
 pub fn execute(args: &StoreArgs) -> Result<(), Failed> {
     let mut out = Vec::new();
     if launcher_rank::size().is_some_and(|size| size > 1) {
@@ -111,8 +111,8 @@ pub fn execute(args: &StoreArgs) -> Result<(), Failed> {
     done
 }
 
-/// The name of a run without data on this host may be misspelt. A process of a job that cleans all
-/// hosts may have nothing to do.
+/// Refuses to remove data of a run that has none on this host, because the name may be misspelt. A
+/// process of a job that cleans all hosts may have nothing to do.
 fn must_have(options: &CleanOptions, store: &dyn Store, folders: &[PathBuf]) -> Result<(), Failed> {
     let Some(run) = &options.run else { return Ok(()) };
     let mut is_here = store.list_once()?.iter().any(|info| info.name.run() == run);
@@ -160,7 +160,7 @@ pub struct Cleaned {
     pub kept: usize,
 }
 
-/// One line per run that has segments here.
+/// Writes one line per run that has segments here.
 pub fn list(store: &(dyn Store + Send + Sync), out: &mut dyn Write) -> Result<(), Failed> {
     let segments = store.list()?;
     if segments.is_empty() {
@@ -184,7 +184,7 @@ fn list_images(folders: &[PathBuf], out: &mut dyn Write) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Of the named run or, with `force`, of all runs.
+/// Removes the images of the named run or, with `force`, of all runs.
 fn clean_images(
     folders: &[PathBuf],
     store: &dyn Store,
@@ -273,7 +273,7 @@ pub fn clean(
     Ok(done)
 }
 
-/// As `3d04h`, `4h05m`, `5m06s` or `6s`.
+/// Formats an age as `3d04h`, `4h05m`, `5m06s` or `6s`.
 fn age(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
     if days > 0 {

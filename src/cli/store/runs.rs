@@ -9,7 +9,7 @@ use skt_store::store::SegmentInfo;
 
 const GIB: f64 = (1u64 << 30) as f64;
 
-/// In the order of precedence, each with the states of segments that cause it.
+/// The states of a run, in the order of precedence, each with the states of segments that cause it.
 const STATES: [(&str, &[&str]); 5] = [
     ("running", &["in use", "live"]),
     ("unknown", &["unknown"]),
@@ -24,12 +24,12 @@ pub(crate) struct RunLine<'a> {
     state: &'static str,
     segments: usize,
     bytes: u64,
-    /// Of the oldest segment.
+    /// When the oldest segment was created, in Unix time.
     created_unix_seconds: u64,
     checkpoints: Vec<StoredCheckpoint>,
 }
 
-/// In the order of the runs' names.
+/// The lines of all runs in the order of their names.
 pub(crate) fn from_segments<'a>(
     segments: &'a [SegmentInfo],
     checkpoints: &BTreeMap<String, Vec<StoredCheckpoint>>,
@@ -53,7 +53,7 @@ fn state_of_run(segments: &[SegmentInfo]) -> &'static str {
     found.expect("a segment, which is in one of the states").0
 }
 
-/// By number, each with its column, and with its test if there are several.
+/// Checkpoints by their numbers, each with its column, and with its test if there are several.
 fn format_checkpoints(checkpoints: &[StoredCheckpoint]) -> String {
     let has_several = checkpoints.iter().any(|it| it.test != checkpoints[0].test);
     let one = |&StoredCheckpoint { test, epoch, column }: &_| {
@@ -86,7 +86,7 @@ pub(crate) fn write(lines: &[RunLine], now: u64, out: &mut dyn Write) -> io::Res
     Ok(())
 }
 
-/// A title and one line per run of `all`, the images in `folder` in the order of their runs.
+/// Writes a title and one line per run of `all`, the images in `folder` in the order of their runs.
 pub(crate) fn write_images(
     all: &[StoredImages],
     folder: &Path,

@@ -21,7 +21,7 @@ const RANKS: usize = 3;
 /// A job that takes longer hangs.
 const LIMIT_SECONDS: &str = "120";
 
-/// The call, its code, and a part of the text, as a rank prints them.
+/// What a rank prints of a call: the call, its code, and a part of the text.
 pub type Expected = (&'static str, Code, &'static str);
 
 fn program() -> PathBuf {
@@ -37,7 +37,7 @@ fn run_of(name: &str) -> String {
     format!("bad-{}-{name}", std::process::id())
 }
 
-/// Compares the output of each rank with `wanted`. Nothing of the run is left.
+/// Runs a case, and compares the output of each rank with `wanted`. Nothing of the run is left.
 #[track_caller]
 fn case(name: &str, wanted: impl Fn(usize) -> Vec<Expected>) {
     assert_eq!(segments_after(name, wanted), 0, "{name}");
@@ -86,7 +86,7 @@ pub fn segments_after_case(
     left.iter().filter(|info| info.name.role().starts_with('t')).count()
 }
 
-/// Of `all_calls` in the source.
+/// All calls of `all_calls` in the source, with one code.
 fn all_calls(code: Code, text: &'static str) -> Vec<Expected> {
     [
         "skt_comm(&comm)",

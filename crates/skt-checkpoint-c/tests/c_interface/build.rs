@@ -23,7 +23,7 @@ pub fn succeeds(command: &mut Command) -> String {
     String::from_utf8(stdout).expect("UTF-8")
 }
 
-/// The library is installed by the script that users call.
+/// Where the library is installed, by the script that users call.
 pub fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
     PREFIX.get_or_init(|| {

@@ -33,16 +33,16 @@ pub const LIMIT: Duration = Duration::from_secs(180);
 /// The longest time from a checkpoint of a job to the kill, in times between two checkpoints.
 const PAUSE_CHECKPOINTS: u32 = 3;
 
-/// Its segments and images go with it.
+/// A run of a client; its segments and images go with it.
 pub struct Run {
     pub program: PathBuf,
     pub name: String,
     pub steps: u64,
     ranks: usize,
-    /// After the steps; and one more of the second half of the ranks.
+    /// Arguments after the steps, and one more of the second half of the ranks.
     pub more: Vec<String>,
     pub more_of_half: Option<String>,
-    /// The run is started there, if not in the folder of the test.
+    /// The folder that it is started in, if not that of the test.
     pub folder: Option<PathBuf>,
     level: Option<(tempfile::TempDir, &'static str)>,
     pub variables: Vec<(&'static str, String)>,
@@ -55,11 +55,11 @@ pub struct Ended {
     pub code: Option<i32>,
     pub out: String,
     pub err: String,
-    /// Checkpoints that the start has reported.
+    /// Checkpoints that it has reported.
     reported: usize,
-    /// When it has reported that it stops; 0 if it has not.
+    /// When it has reported that it stops, in seconds since 1970; 0 if it has not.
     stopped_unix: f64,
-    /// Between two checkpoints; zero without two.
+    /// The time between two checkpoints; zero without two.
     pub between: Duration,
 }
 
@@ -229,7 +229,7 @@ impl Drop for Run {
     }
 }
 
-/// By the launcher's order.
+/// The process of a rank of a run, by the launcher's order.
 pub fn process_of(run: &str, rank: usize) -> Option<i32> {
     let ranks = ["OMPI_COMM_WORLD_RANK=", "PMI_RANK="].map(|name| format!("{name}{rank}"));
     let run = format!("SKT_RUN_ID={run}");
@@ -243,7 +243,7 @@ pub fn process_of(run: &str, rank: usize) -> Option<i32> {
     pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_it)
 }
 
-/// They may have ended in the meantime.
+/// Sends a signal to processes, which may have ended in the meantime.
 pub fn signal_all(processes: &[i32], signal: Signal) {
     for &process in processes {
         let _ = kill(Pid::from_raw(process), signal);
@@ -293,13 +293,13 @@ impl Loss {
 
 #[derive(Default)]
 struct Known {
-    /// An earlier start has left a checkpoint in memory.
+    /// Whether an earlier start has left a checkpoint in memory.
     in_memory: bool,
-    /// An earlier start has left a checkpoint of which all ranks have an image.
+    /// Whether an earlier start has left a checkpoint of which all ranks have an image.
     in_images: bool,
-    /// Memory may have gone before there were images.
+    /// Whether memory may have gone before there were images.
     is_doubtful: bool,
-    /// An earlier start has printed the result.
+    /// Whether an earlier start has printed the result.
     is_printed: bool,
 }
 

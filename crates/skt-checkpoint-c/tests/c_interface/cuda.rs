@@ -10,7 +10,7 @@ use crate::build::{checkout, compile_c, prefix, succeeds};
 use crate::clients::{LIMIT, Run, survives};
 use crate::skipped::{find, skipped};
 
-/// That of `NVCC`, or in `PATH`.
+/// The compiler of CUDA: that of `NVCC`, or in `PATH`.
 fn nvcc() -> Option<PathBuf> {
     std::env::var_os("NVCC").map(PathBuf::from).or_else(|| find("nvcc"))
 }
@@ -57,8 +57,8 @@ fn bodies_on_gpus_survive() {
     skipped("compiled, but no NVIDIA GPU is here");
 }
 
-/// Without a warning of `nvcc` or of its host compiler. Devices newer than that of `-arch` compile
-/// the program again as they load it.
+/// Compiles a program without a warning of `nvcc` or of its host compiler. Devices newer than that
+/// of `-arch` compile it again as they load it.
 fn compile_cuda(nvcc: &Path, source: &Path, program: &Path) {
     let mut command = Command::new(nvcc);
     command.args(["-ccbin", "mpicxx", "-std=c++17", "-O2", "-arch=sm_80"]);

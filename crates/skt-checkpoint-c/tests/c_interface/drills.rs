@@ -19,7 +19,7 @@ use crate::clients::{Ended, LIMIT, RANKS, Run, number, process_of, signal_all};
 /// The option `timeout_seconds` of the runs.
 const TIMEOUT: Duration = Duration::from_secs(2);
 const STEPS: u64 = 500;
-/// With a value that is not the default.
+/// Options as variables, with a value that is not the default.
 const OPTIONS: [(&str, &str); 12] = [
     ("SKT_RUN_ID", "another"),
     ("SKT_APPLICATION", "other"),
@@ -121,6 +121,7 @@ impl Drill {
         }
     }
 
+    /// Whether a start that has failed has reported what was done to it.
     fn explains(&self, ended: &Ended) -> bool {
         match self {
             // The launcher reports it, and ends the others.
@@ -185,7 +186,7 @@ fn random_drills_end_right_or_with_the_reason() {
     }
 }
 
-/// Whether its first start has failed; then the next one has the right result.
+/// A drill. Returns whether its first start has failed; then the next one has the right result.
 fn one(program: &Path, number: usize, what: &Drill, want: &Ended, dice: &mut Dice) -> bool {
     let mut run = Run::new(program, &format!("drill-{number}"), STEPS);
     if dice.roll(3) == 0 {

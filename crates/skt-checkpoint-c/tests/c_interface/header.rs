@@ -15,7 +15,7 @@ fn source(name: &str) -> String {
     fs::read_to_string(path).expect("a file of the crate")
 }
 
-/// `skt_..` before an opening bracket, or in quotes.
+/// The names `skt_..` before an opening bracket, or in quotes.
 fn names(text: &str, before: &str, after: &str) -> BTreeSet<String> {
     let name = |part: &str| {
         let end = part.find(|c: char| !c.is_alphanumeric() && c != '_')?;

@@ -20,7 +20,7 @@ fn program() -> PathBuf {
     PROGRAM.get_or_init(compile).clone()
 }
 
-/// All ranks have the same output.
+/// Runs a case, in which all ranks have the same output.
 #[track_caller]
 fn case(name: &str, expected: &[Expected]) {
     let left = segments_after_case(&program(), name, Path::new(""), |_| expected.to_vec());

@@ -11,7 +11,7 @@ use crate::opencl;
 const PAGE: &str = include_str!("../../../../docs/c-interface.md");
 const RODCL: &str = include_str!("../../../../examples/c/rodcl.c");
 
-/// `whole`, built with and without the lines that are marked as new, as `name`.
+/// The program `whole`, built with and without the lines that are marked as new, as `name`.
 fn programs(whole: &str, name: &str, libraries: &[&str]) -> [PathBuf; 2] {
     let plain: String = whole
         .lines()

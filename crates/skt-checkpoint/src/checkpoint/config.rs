@@ -61,8 +61,8 @@ impl fmt::Display for Resume {
 pub struct Config {
     /// Name of the run.
     pub run_id: String,
-    /// The application's parameters, all of which must match for a segment to be usable; as a JSON
-    /// object if each is to have a name.
+    /// Everything else that must match for a segment to be usable: the application's parameters, as
+    /// a JSON object if each is to have a name.
     pub application: String,
     /// How checkpoints are kept.
     pub method: Method,
@@ -75,7 +75,7 @@ pub struct Config {
     /// The ranks of each group, if the application defines the groups: all of one size, with every
     /// rank in one. `None`: groups are formed by [`group::form`](super::group::form).
     pub groups: Option<Vec<Vec<usize>>>,
-    /// The rank that this process had before a loss that its job survived.
+    /// The rank that this process had before a loss that its job survived; `None` if it had none.
     pub rank_in_run: Option<usize>,
     /// For a job (method `abft`) that continues with fewer processes than the run has ranks: each
     /// process keeps its rank, and lost ranks have no process. The sets of ranks partition the run;
@@ -203,14 +203,14 @@ impl Config {
         })
     }
 
-    /// Those of all sets of `may_lose`, if it is given.
+    /// Ranks of the run, in a job of `processes`: those of all sets of `may_lose`, if it is given.
     pub(super) fn ranks(&self, processes: usize) -> usize {
         let sets = self.may_lose.as_deref();
         sets.map_or(processes, |sets| sets.iter().map(Vec::len).sum())
     }
 
-    /// Ranks of a group that a failure domain may hold and not count as shared. A group that the
-    /// application defines survives as many losses at once as it has parities.
+    /// The number of ranks of a group that a failure domain may hold and not count as shared. A
+    /// group that the application defines survives as many losses at once as it has parities.
     pub(super) fn max_in_a_domain(&self) -> usize {
         if self.groups.is_some() { self.parities } else { 1 }
     }

@@ -20,14 +20,14 @@ pub enum CheckpointError {
     /// An operation on a segment in the node's memory failed.
     #[error("{what}: {source}")]
     Memory {
-        /// A participle with its object: `creating the segment of rank 3`.
+        /// The operation, as a participle with its object: `creating the segment of rank 3`.
         what: String,
         source: io::Error,
     },
     /// An operation on the files of a level failed.
     #[error("{what} of level {level}: {source}")]
     Level {
-        /// A participle with its object: `writing an image`.
+        /// The operation, as a participle with its object: `writing an image`.
         what: &'static str,
         level: String,
         source: io::Error,
@@ -52,7 +52,7 @@ pub enum CheckpointError {
 /// The result of a checkpoint operation.
 pub type Result<T> = std::result::Result<T, CheckpointError>;
 
-/// `what` is a participle.
+/// The error of an operation, a participle, on the segment `id`.
 pub(super) fn memory_error(
     what: &'static str,
     id: SegmentId,

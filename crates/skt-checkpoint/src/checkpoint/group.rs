@@ -22,7 +22,7 @@ pub enum PlacementError {
     /// There are fewer ranks than the smallest group needs.
     #[error("a group with {} needs at least {least} ranks, not {ranks}", counted(*parities, "parity"))]
     TooFewRanks { ranks: usize, parities: usize, least: usize },
-    /// With groups that the application defines.
+    /// One failure domain holds too many of the ranks, with groups that the application defines.
     #[error(
         "failure domain `{domain}` holds {held} of {ranks} ranks in {}: more than \
          {parities} of some group, whose data its loss would take along. Spread the ranks over \
@@ -37,7 +37,7 @@ pub enum PlacementError {
         parities: usize,
         most: usize,
     },
-    /// With groups that are to be formed.
+    /// One failure domain holds too many of the ranks for groups to be formed.
     #[error(
         "failure domain `{domain}` holds {held} of {ranks} ranks, and no two members of a group may \
          stand in one domain: {ranks} ranks make {} of at least {least} at most. \
@@ -160,7 +160,7 @@ pub(crate) fn shared_domain(
     (ranks > most).then(|| SharedDomain { name: name.clone(), ranks })
 }
 
-/// Domains in the order of their first rank.
+/// Ranks of each domain; domains in the order of their first rank.
 fn ranks_by_domain(domains: &[String]) -> Vec<Vec<usize>> {
     let mut index = BTreeMap::new();
     let mut lists: Vec<Vec<usize>> = Vec::new();
@@ -178,7 +178,7 @@ fn count(ranks: usize, members: usize, least: usize) -> usize {
     ranks.div_ceil(members).min(ranks / least).max(1)
 }
 
-/// Consecutive ranks get into different groups.
+/// Deals ranks into groups in turn, so that `groups` consecutive ones get into different groups.
 fn deal(ranks: &[usize], groups: usize) -> Vec<Vec<usize>> {
     let mut members = vec![Vec::new(); groups];
     for (i, &rank) in ranks.iter().enumerate() {
@@ -190,8 +190,8 @@ fn deal(ranks: &[usize], groups: usize) -> Vec<Vec<usize>> {
     members
 }
 
-/// The usual case, equal numbers of ranks in all domains: the domains are cut into spans of
-/// neighbours, and the i-th ranks of a span's domains form a group. `None` in other cases.
+/// Groups for the usual case, equal numbers of ranks in all domains: the domains are cut into spans
+/// of neighbours, and the i-th ranks of a span's domains form a group. `None` in other cases.
 fn neighbours(by_domain: &[Vec<usize>], members: usize, least: usize) -> Option<Vec<Vec<usize>>> {
     let each = by_domain[0].len();
     if by_domain.len() < least || by_domain.iter().any(|ranks| ranks.len() != each) {
@@ -211,8 +211,8 @@ fn neighbours(by_domain: &[Vec<usize>], members: usize, least: usize) -> Option<
     Some(groups)
 }
 
-/// Any placement: deals out domain after domain, so that a domain with no more ranks than there are
-/// groups has no two in one group.
+/// Groups for any placement: deals out domain after domain, so that a domain with no more ranks
+/// than there are groups has no two in one group.
 fn anywhere(
     domains: &[String],
     by_domain: &[Vec<usize>],

@@ -19,13 +19,13 @@ use skt_store::codec::checksum;
 
 /// The last byte is the version: of the checksums and the identity's encoding, too.
 const MAGIC: [u8; 8] = *b"SKTCKPT4";
-/// A whole cache line.
+/// Bytes of the progress that the application notes between checkpoints: a whole cache line.
 const PROGRESS_BYTES: usize = 64;
 const PARAMETERS_BYTES: usize = 2048;
 
-/// The properties of a segment that never change, stored at its start in every format: so a segment
-/// of other parameters, whose record is at another offset, is recognized. Fields that another
-/// version did not write are empty.
+/// The properties of a segment that never change. They are stored at the start of a segment in
+/// every format, so that a segment of other parameters, whose record is at another offset, is
+/// recognized. Fields that another version did not write are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Identity {
@@ -54,8 +54,8 @@ pub struct HeaderLayout {
 
 const MAX_MEMBERS: usize = 255;
 
-/// The epoch of a segment's newest checkpoint, and the state of the application. `None` if the
-/// segment cannot be read or has none, or with method `abft`, which changes its data in place.
+/// The newest checkpoint of a segment: its epoch, and the state of the application. `None` if the
+/// segment cannot be read, or has none; with method `abft`, which changes its data in place.
 pub fn newest_checkpoint(memory: &mut impl Memory, id: SegmentId) -> Option<(u64, Vec<u8>)> {
     let any = HeaderLayout::new("", MAX_MEMBERS, 0);
     let mut bytes = vec![0; 2 * any.bytes()];
@@ -102,8 +102,8 @@ impl HeaderLayout {
         [start..middle, middle..middle + self.copy_bytes]
     }
 
-    /// A whole copy is written last, so that one is always whole. `header` has the present
-    /// contents.
+    /// The order in which the copies of a slot are written: a copy that is whole goes last, so that
+    /// one is always whole. `header` has the present contents.
     pub fn order_of_copies(&self, header: &[u8], sequence: u64) -> [Range<usize>; 2] {
         let [first, second] = self.record_slot(sequence);
         let is_whole = |copy: &Range<usize>| Record::decode(&header[copy.clone()]).is_some();
@@ -135,8 +135,8 @@ impl HeaderLayout {
         serde_json::from_slice(text).ok()
     }
 
-    /// According to the identity's own length field; `None` when the segment does not begin with an
-    /// identity of this version.
+    /// Bytes of the identity at the start of a segment, according to its own length field; `None`
+    /// when the segment does not begin with an identity of this version.
     pub(crate) fn identity_bytes(segment: &[u8]) -> Option<usize> {
         let (len, _) = segment.strip_prefix(&MAGIC)?.split_first_chunk()?;
         usize::try_from(u64::from_le_bytes(*len)).ok()?.checked_add(24)
@@ -156,9 +156,9 @@ impl HeaderLayout {
     /// Reads the record in force; `None` when there is none, or when the one in force may be
     /// damaged.
     ///
-    /// A process that dies between writing the two copies of a slot leaves a whole copy or, in a
-    /// slot written for the first time, a blank one. A slot with neither is damaged, and its record
-    /// may be the one in force.
+    /// A process writes the two copies of a slot one after the other. If it dies in between, the
+    /// slot still has a whole copy or, if it was written for the first time, a blank one. A slot
+    /// with neither is damaged, and its record may be the one in force.
     pub fn decode_record(&self, header: &[u8]) -> Option<Record> {
         let mut newest: Option<Record> = None;
         let mut unread = 0;
@@ -189,8 +189,8 @@ mod tests {
     use crate::checkpoint::methods::Method;
     use crate::checkpoint::record::StartId;
 
-    /// Hollow ones, followers of a start, committed, stamped and finished ones, with many starts
-    /// and few.
+    /// Records of all kinds: hollow ones, followers of a start, committed, stamped and finished
+    /// ones, with many starts and few.
     fn record(sequence: u64) -> Record {
         let mut record = Record::for_new_segment();
         let start = |number| StartId { number, nonce: sequence };

@@ -124,7 +124,7 @@ impl fmt::Display for Step {
 
 /// An observer of the protocol's steps, called before each.
 pub trait Hook: Send + Sync {
-    /// An error, or the death of the process, stops the rank before `step`.
+    /// Called before `step`. An error, or the death of the process, stops the rank there.
     fn at(&self, step: &Step) -> Result<()>;
 
     /// Called several times a second while the rank waits for an image that is being written, or
@@ -163,7 +163,7 @@ pub struct StepPattern {
     chunk: Option<usize>,
 }
 
-/// Text that names no step, or no key of one.
+/// The error for text that names no step, or no key of one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` names no step; use NAME, NAME:BAND or NAME:KEY=NUMBER,.. with NAME one of {names}, \
          KEY one of epoch, region, band (or tile), chunk", names = StepName::ALL.map(StepName::name).join(", "))]

@@ -18,7 +18,7 @@ pub enum Method {
     /// One copy with its parities: a death while it is being overwritten is unrecoverable.
     Single,
     /// No copy: the application maintains checksums of its data (algorithm-based fault tolerance,
-    /// Chen and Dongarra). A restart finds the surviving data as it was left; the application
+    /// Chen and Dongarra). A restart finds the surviving data as it was left, and the application
     /// rebuilds the rest.
     Abft,
     /// No checkpoints.
@@ -51,8 +51,8 @@ impl Method {
         matches!(self, Self::SelfCheckpoint | Self::Double | Self::Abft)
     }
 
-    /// The indices of the copy and of the set of parities. Where there are two of a kind, they
-    /// alternate from epoch to epoch.
+    /// The indices of the copy and of the set of parities that hold a settled epoch. Where there
+    /// are two of a kind, they alternate from epoch to epoch.
     pub(super) fn settled(self, epoch: u64) -> (usize, usize) {
         let turn = (epoch % 2) as usize;
         match self {
@@ -120,7 +120,7 @@ mod tests {
         }
     }
 
-    /// By hand from eq. 6 to 8.
+    /// Figure 10: groups of 2, 3, 4, 8 and 16, computed by hand from eq. 6 to 8.
     #[test]
     fn shares_match_figure_10() {
         let of = |method: Method| {

@@ -9,13 +9,13 @@ pub const FORMAT: u32 = 5;
 /// Name of that number among the parameters.
 pub const FORMAT_NAME: &str = "format";
 
-/// Of the names of an application's own parameters.
+/// Prefix of the names of an application's own parameters.
 pub(crate) const APPLICATION: &str = "application: ";
 
-/// For people to read.
+/// Names and values, for people to read.
 pub(crate) type Parameters = BTreeMap<String, String>;
 
-/// Of the name of the run and all parameters.
+/// Checksum of the name of the run and all parameters.
 pub(crate) fn parameters_fingerprint(run_id: &str, parameters: &Parameters) -> u64 {
     checksum(&serde_json::to_vec(&(run_id, parameters)).expect("plain data"))
 }

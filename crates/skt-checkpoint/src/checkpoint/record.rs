@@ -33,11 +33,11 @@ use skt_store::codec::checksum;
 
 /// It needs more than a few only if start after start dies between joining and following.
 const JOINED_MAX: usize = 16;
-/// The latest, if there are more.
+/// Superseded starts that a segment remembers: the latest, if there are more.
 const LEFT_MAX: usize = 16;
-/// Those besides its state: the words, and the checksum after the state.
+/// Bytes of a record besides its state: the words, and the checksum after the state.
 const RECORD_BYTES: usize = size_of::<Words>() + 8;
-/// Of [`Words::flags`].
+/// Bits of [`Words::flags`].
 const HOLLOW: u64 = 1;
 const FINISHED: u64 = 2;
 const ROTTEN_IMAGES: u64 = 4;
@@ -71,7 +71,7 @@ pub struct StartId {
 pub(crate) enum Holds {
     /// In a copy, with its parities: (B, C).
     Copy,
-    /// In the workspace, with the parities built from it: (A, D).
+    /// In the workspace, with the parities that were built from it: (A, D).
     Workspace,
     /// Nowhere: the rank counts as lost.
     Nothing,
@@ -132,13 +132,13 @@ struct Words {
     updating: u64,
     flags: u64,
     state_bytes: u64,
-    /// Blank after the last one.
+    /// The starts of `Record::joined`; blank after the last one.
     joined: [StartId; JOINED_MAX],
-    /// Blank after the last one.
+    /// The starts of `Record::left`; blank after the last one.
     left: [StartId; LEFT_MAX],
 }
 
-/// Segments outlive the program that wrote them.
+/// The size is fixed, because segments outlive the program that wrote them.
 const _: () = assert!(size_of::<Words>() == 8 * (8 + 2 * JOINED_MAX + 2 * LEFT_MAX));
 
 impl Words {
@@ -147,7 +147,7 @@ impl Words {
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// Blank where `bytes` end.
+    /// The words at the beginning of `bytes`; blank where these end.
     fn from_bytes(bytes: &[u8]) -> Self {
         let mut all = Self::zeroed();
         let words: &mut [u64] = bytemuck::cast_slice_mut(std::slice::from_mut(&mut all));
@@ -158,7 +158,7 @@ impl Words {
     }
 }
 
-/// Blank after the last one.
+/// A list of starts in a record, blank after the last one.
 fn listed<const MOST: usize>(starts: &[StartId]) -> [StartId; MOST] {
     assert!(starts.len() <= MOST, "{} starts", starts.len());
     let mut list = [StartId::default(); MOST];
@@ -244,13 +244,13 @@ impl Record {
         self.state = state.to_vec();
     }
 
-    /// Images that the run depends on have rotted in part; for later starts, which do not read
-    /// them.
+    /// Notes that some of the images that the run depends on have rotted, for later starts that do
+    /// not read them.
     pub(crate) fn note_rotten_images(&mut self) {
         self.rotten_images = true;
     }
 
-    /// Newer images are complete.
+    /// Drops the note of rotten images: newer images are complete.
     pub(crate) fn forget_rotten_images(&mut self) {
         self.rotten_images = false;
     }
@@ -285,8 +285,8 @@ impl Record {
 }
 
 impl Record {
-    /// `epoch` is one that a restart may choose: no later than the newest commit of the job, from
-    /// which each rank's commit differs by at most one.
+    /// Where the data of `epoch` is stored. `epoch` is one that a restart may choose: no later than
+    /// the newest commit of the job, from which each rank's commit differs by at most one.
     pub(crate) fn holds(&self, method: Method, epoch: u64) -> Holds {
         let is_whole = match method {
             // The epoch is in (B, C) once it is stamped, before that in (A, D), which are complete
@@ -448,7 +448,7 @@ mod tests {
         record
     }
 
-    /// Of a rank with epochs 1 to `epoch`.
+    /// The record of a rank with epochs 1 to `epoch`.
     fn settled(epoch: u64) -> Record {
         let mut record = begun(SELF);
         for epoch in 1..=epoch {

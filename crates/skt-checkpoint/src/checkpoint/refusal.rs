@@ -12,7 +12,7 @@ use skt_store::store::CLEANERS;
 /// A group that has lost more ranks than it can rebuild.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostGroup {
-    /// If one of its segments was found.
+    /// Index of the group, if one of its segments was found.
     pub group: Option<usize>,
     pub ranks: Vec<usize>,
 }
@@ -42,15 +42,15 @@ pub enum Refusal {
     Unrecoverable {
         epoch: u64,
         lost: Vec<LostGroup>,
-        /// Lost ranks whose segments are present, but with an incomplete copy: with method `single`
-        /// a death has interrupted the update of the only one.
+        /// The lost ranks whose segments are present, but with an incomplete copy: with method
+        /// `single` a death has interrupted the update of the only one.
         incomplete: Vec<usize>,
         parities: usize,
     },
-    /// Too much of one stripe differs from what was written.
+    /// Too much of one stripe is damaged: it differs from what was written.
     Damaged {
         epoch: u64,
-        /// The level of the damaged images, as users know it; `None` for memory.
+        /// The level whose images are damaged, as users know it; `None` for memory.
         level: Option<String>,
         damage: Vec<Damage>,
         lost: Vec<usize>,
@@ -219,7 +219,8 @@ impl Refusal {
         }
     }
 
-    /// Whether
+    /// Whether the obstacle is a process of an earlier start, which will end: the same start
+    /// succeeds later.
     pub fn passes(&self) -> bool {
         matches!(self, Self::Changed { .. } | Self::Held { passes: true, .. })
     }
@@ -256,7 +257,7 @@ impl From<PlacementError> for Refusal {
     }
 }
 
-/// `bare` is the number of segments without a checkpoint, `images` that of images of no whole one.
+/// Why no checkpoint is found where `bare` segments without one are, and images of no whole one.
 fn without(bare: usize, images: usize, surface: Surface) -> String {
     if images > 0 {
         return format!(

@@ -22,7 +22,7 @@ use std::ops::Range;
 use super::encode::ring::Rounds;
 use skt_store::layout::{Active, SegmentLayout, Stripes};
 
-/// `bytes` of the rows of a band.
+/// A unit of encoding: `bytes` of the rows of a band.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unit {
     pub region: usize,
@@ -30,8 +30,8 @@ pub(super) struct Unit {
     pub bytes: Range<usize>,
 }
 
-/// Those of the active part, in the order in which they become final: outside of each corner of
-/// `stages` in turn, then inside the last.
+/// The units of the active part of a region, in the order in which they become final: outside of
+/// each corner of `stages` in turn, then inside the last.
 pub(super) fn units_of(
     region: usize,
     stripes: &Stripes,
@@ -81,11 +81,11 @@ pub struct Stats {
     pub barrier_seconds: f64,
     /// Seconds to agree that the epoch is complete, including the barrier; by method `self` alone.
     pub agree_seconds: f64,
-    /// Seconds from the agreement to the end of COMMIT; by method `self` alone.
+    /// Seconds from the agreement to the end of COMMIT; counted by method `self` alone.
     pub commit_seconds: f64,
     /// Seconds to copy, before and after COMMIT.
     pub copy_seconds: f64,
-    /// The seconds of `copy_seconds` after COMMIT; by method `self` alone.
+    /// The seconds of `copy_seconds` after COMMIT; counted by method `self` alone.
     pub flush_seconds: f64,
 }
 
@@ -94,7 +94,7 @@ pub(super) struct UnderWay {
     pub active: Vec<Active>,
     /// The corner of each region outside of which everything is final.
     pub ready: Vec<Active>,
-    /// Of method `self`; the other methods do all in `complete`.
+    /// The running encoding (method `self`); the other methods do all in `complete`.
     pub schedule: Option<EncodingSchedule>,
     pub stats: Stats,
 }
@@ -102,16 +102,16 @@ pub(super) struct UnderWay {
 pub(super) struct EncodingSchedule {
     pub epoch: u64,
     pub units: Vec<Unit>,
-    /// Of the first units, the number that are encoded or whose rounds have begun.
+    /// The number of first units that are encoded or whose rounds have begun.
     pub begun: usize,
-    /// Of the first units, the number that are final here.
+    /// The number of first units that are final here.
     pub ready: usize,
     pub rounds: Rounds,
 }
 
 impl EncodingSchedule {
-    /// What is outside of these corners, one per region, is final here. Units that are ready stay
-    /// so.
+    /// Marks the units outside of these corners, one per region, as final here. Units that are
+    /// ready stay so.
     pub(crate) fn set_ready(&mut self, layout: &SegmentLayout, outside: &[Active]) {
         let is_ready = |unit: &Unit| {
             let stripes = layout.regions[unit.region].stripes;

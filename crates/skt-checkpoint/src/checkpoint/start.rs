@@ -33,7 +33,7 @@ use skt_host::units;
 use skt_host::waits::{self, Announced};
 use skt_store::codec::checksum;
 
-/// 255 members, and the parameters in words.
+/// More than any identity has: 255 members, and the parameters in words.
 const IDENTITY_BYTES_MAX: usize = 1 << 20;
 
 pub(super) struct Start<'n> {
@@ -42,16 +42,16 @@ pub(super) struct Start<'n> {
     pub hook: Arc<dyn Hook>,
     /// Keeps other jobs of this run off the node.
     pub lock: Option<Hold>,
-    /// Of this process on its node.
+    /// The number of this process on its node.
     index: usize,
     pub fingerprint: u64,
-    /// Those of the fingerprint, for people to read.
+    /// The parameters of the fingerprint, for people to read.
     pub parameters: Parameters,
-    /// Those that the first process of this node has found there.
+    /// The segments that the first process of this node has found there.
     segments: Vec<FoundSegment>,
-    /// Of these segments, on that process.
+    /// The states of these segments, on that process.
     states: BTreeMap<SegmentId, Vec<u8>>,
-    /// The largest that these segments note, on that process.
+    /// The largest progress that these segments note, on that process.
     pub progress: u64,
     pub levels: Vec<Level>,
     /// What this process sees of each level.
@@ -60,9 +60,9 @@ pub(super) struct Start<'n> {
 }
 
 impl<'n> Start<'n> {
-    /// Takes hold of the run on this node, unless it has the `lock` from an earlier decision, and
-    /// finds its segments and images, without the sources that an earlier decision has found
-    /// `rotten`. Collective.
+    /// Takes hold of the run on this node, unless it has the `lock` from an earlier decision, finds
+    /// its segments and images, and returns what all processes have decided, without the sources
+    /// that an earlier decision has found `rotten`. Collective.
     pub(crate) fn decide(
         comm: &Comm,
         memory: Box<dyn Memory + 'n>,
@@ -127,7 +127,7 @@ impl<'n> Start<'n> {
         Ok((this, decision))
     }
 
-    /// `held` is why this process could not take hold of the run.
+    /// What this process brings to the agreement; `held` is why it could not take hold of the run.
     fn offer(&self, config: &Config, held: Option<Obstacle>) -> Offer {
         Offer {
             host: config.host.clone(),
@@ -157,7 +157,7 @@ impl<'n> Start<'n> {
         }
     }
 
-    /// Those that this process manages, by level; none of a level that is given up.
+    /// The files that this process manages, by level; none of a level that is given up.
     pub(crate) fn seen_files(&self, plan: &StartPlan) -> Vec<Vec<FileId>> {
         let of_level = |(seen, given_up): (&Seen, &Option<String>)| match given_up {
             Some(_) => Vec::new(),
@@ -166,7 +166,7 @@ impl<'n> Start<'n> {
         self.seen.iter().zip(&plan.given_up).map(of_level).collect()
     }
 
-    /// All that this process manages.
+    /// Removes all image files that this process manages.
     pub(crate) fn discard_all_images(&self, plan: &StartPlan) -> Result<()> {
         let before = || self.hook.at(&Step::new(StepName::Discard, plan.epoch));
         for (level, files) in self.levels.iter().zip(self.seen_files(plan)) {
@@ -215,9 +215,9 @@ impl<'n> Start<'n> {
         }
     }
 
-    /// Those on this node, in a job that `is_short` those of its processes' ranks alone. One
-    /// process reads them for all: their number grows with that of the processes, and a segment
-    /// that is being read may seem in use to others. Collective over the `node`.
+    /// Finds the segments on this node, in a job that `is_short` those of its processes' ranks
+    /// alone. One process reads them for all: their number grows with that of the processes, and a
+    /// segment that is being read may seem in use to others. Collective over the `node`.
     fn find_segments(
         &mut self,
         node: &Comm,
@@ -233,7 +233,7 @@ impl<'n> Start<'n> {
         Ok(())
     }
 
-    /// Those of the `wanted` ranks.
+    /// Reads the segments of the `wanted` ranks.
     fn read_segments(&mut self, wanted: impl Fn(usize) -> bool) -> Result<()> {
         let mut ids = self.memory.list().map_err(|source| CheckpointError::Memory {
             what: "listing the segments of this node".into(),
@@ -257,7 +257,7 @@ impl<'n> Start<'n> {
         Ok(())
     }
 
-    /// 0 unless the segment belongs to this run.
+    /// The progress that a segment with this header notes; 0 unless it belongs to this run.
     fn progress_of(&self, header: &[u8]) -> u64 {
         let is_ours = |identity: &Identity| identity.fingerprint == self.fingerprint;
         let ours = self.header.decode_identity(header).filter(is_ours);
@@ -265,8 +265,8 @@ impl<'n> Start<'n> {
         noted.map_or(0, |bytes| u64::from_ne_bytes(bytes.try_into().expect("a word")))
     }
 
-    /// As many bytes as a header of this start, or all of a longer identity; and the segment's
-    /// size.
+    /// Reads the header of a segment, and its size in bytes. If the segment's identity is longer
+    /// than this start's header, reads all of the identity.
     fn read(&mut self, id: SegmentId) -> io::Result<(Vec<u8>, usize)> {
         let mut bytes = vec![0; self.header.bytes()];
         let size = self.memory.read_header(id, &mut bytes)?;
@@ -280,7 +280,7 @@ impl<'n> Start<'n> {
         Ok((bytes, size))
     }
 
-    /// `size` is that of the segment, `bytes` its beginning.
+    /// Describes a segment of `size` bytes that begins with `bytes`.
     fn found(&self, id: SegmentId, bytes: &[u8], size: usize) -> FoundSegment {
         let identity = self.header.decode_identity(bytes);
         let is_other = |identity: &Identity| identity.fingerprint != self.fingerprint;
@@ -331,7 +331,7 @@ impl<'n> Start<'n> {
         self.segments.contains(&now)
     }
 
-    /// Of `segment` if this process has taken it over, else of a new one.
+    /// The memory of segment `id`: `segment` if this process has taken it over, else a new one.
     pub(crate) fn backing(
         &mut self,
         method: Method,
@@ -390,7 +390,7 @@ pub(crate) fn take_hold(
     }
 }
 
-/// Those that see the same segments as this one, in their order. Collective.
+/// The processes that see the same segments as this one, in their order. Collective.
 fn processes_of_node(comm: &Comm, node: &str) -> Result<Comm> {
     let nodes = all_gather(comm, &checksum(node.as_bytes()))?;
     let first = nodes.iter().position(|other| *other == nodes[comm.rank()]);
@@ -398,14 +398,14 @@ fn processes_of_node(comm: &Comm, node: &str) -> Result<Comm> {
     Ok(comm.split(Some(first as u32), comm.rank() as u32)?.expect("a colour"))
 }
 
-/// Collective.
+/// The state that process `process` has found. Collective.
 fn broadcast_from(comm: &Comm, process: usize, state: impl FnOnce() -> Vec<u8>) -> Result<Vec<u8>> {
     let mut state = if comm.rank() == process { state() } else { Vec::new() };
     broadcast_bytes(comm, &mut state, process)?;
     Ok(state)
 }
 
-/// One gather, one decision on process 0, one broadcast. Collective.
+/// Decides for all processes: one gather, one decision on process 0, one broadcast. Collective.
 fn decide_on_all(comm: &Comm, offer: &Offer, rules: &Rules) -> Result<Decision> {
     let offer = serde_json::to_vec(offer).expect("plain data");
     let gathered = gather_bytes(comm, &offer, 0)?;

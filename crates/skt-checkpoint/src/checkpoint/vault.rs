@@ -17,7 +17,7 @@ use skt_store::memory::OpenSegment;
 /// With method `none`, private memory.
 pub(crate) enum Backing {
     Lasting(OpenSegment),
-    /// In whole words so that doubles are aligned.
+    /// Memory of this process, in whole words so that doubles are aligned.
     Private(Vec<u64>),
 }
 
@@ -46,14 +46,14 @@ impl Drop for Vault {
     }
 }
 
-/// What a writer of images reads while the rank continues.
+/// Ranges of a segment that a writer of images reads while the rank continues.
 pub(crate) struct Lent(Vec<(NonNull<u8>, usize)>);
 
 // SAFETY: it is only read, and `lend` requires that no one writes to it while it is lent.
 unsafe impl Send for Lent {}
 
 impl Lent {
-    /// `None` after the last.
+    /// Range `number`; `None` after the last.
     pub(crate) fn range(&self, number: usize) -> Option<&[u8]> {
         let &(start, len) = self.0.get(number)?;
         // SAFETY: within the segment, which exists and does not change, as `lend` requires.
@@ -97,7 +97,7 @@ impl Vault {
         self.hook.clone()
     }
 
-    /// Bytes written between two steps, at most.
+    /// The most bytes written between two steps.
     pub(crate) fn chunk_bytes(&self) -> usize {
         self.chunk_bytes
     }
@@ -110,7 +110,7 @@ impl Vault {
         (*unsafe { Box::from_raw(this.backing.as_ptr()) }, hook)
     }
 
-    /// Valid as long as the vault.
+    /// The address of these bytes, valid as long as the vault.
     pub(crate) fn pointer(&mut self, range: Range<usize>) -> *mut u8 {
         assert!(range.start <= range.end && range.end <= self.len, "within the segment");
         // SAFETY: within the segment.
@@ -127,14 +127,14 @@ impl Vault {
         }
     }
 
-    /// For direct writes, such as the application's own writes to A.
+    /// These bytes for direct writes, such as the application's own writes to A.
     pub(crate) fn bytes_mut(&mut self, range: Range<usize>) -> &mut [u8] {
         let (start, len) = (self.pointer(range.clone()), range.len());
         // SAFETY: as in `bytes`.
         unsafe { std::slice::from_raw_parts_mut(start, len) }
     }
 
-    /// A death leaves any number of chunks written.
+    /// Writes `bytes` at offset `at`. A death leaves any number of chunks written.
     pub(crate) fn store(&mut self, at: usize, bytes: &[u8], step: Step) -> Result<()> {
         for (i, chunk) in bytes.chunks(self.chunk_bytes).enumerate() {
             self.step(step.chunk(i))?;
@@ -144,7 +144,7 @@ impl Vault {
         Ok(())
     }
 
-    /// The record is in force afterwards.
+    /// Writes this record, which is then in force.
     pub(crate) fn store_record(
         &mut self,
         header: &HeaderLayout,
@@ -199,13 +199,13 @@ impl Vault {
         u64::from_ne_bytes(bytes.try_into().expect("a checksum"))
     }
 
-    /// From `cell` on.
+    /// Stores the checksums of cells of a row, from `cell` on.
     pub(crate) fn set_sums(&mut self, of: &Summed, row: usize, cell: usize, sums: &[u64]) {
         let at = of.sums_at(row, &(cell..cell + sums.len()));
         self.bytes_mut(at).copy_from_slice(bytemuck::cast_slice(sums));
     }
 
-    /// In chunks as [`Vault::store`] does.
+    /// Copies within the segment, in chunks as [`Vault::store`] does.
     pub(crate) fn copy(&mut self, from: Range<usize>, to: usize, step: Step) -> Result<()> {
         let to = to..to + from.len();
         assert!(from.end <= to.start || to.end <= from.start, "parts of a segment do not overlap");

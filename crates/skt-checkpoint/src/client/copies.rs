@@ -54,7 +54,7 @@ impl Saved<'_> {
         self.copy_seconds = seconds;
     }
 
-    /// Collective.
+    /// Returns when all ranks have copied. Collective.
     fn agree_on_copies(&self, failed: Option<(usize, MoveError)>) -> Result<()> {
         let comm = self.checkpointer.comm();
         let mut first = [failed.as_ref().map_or(NONE, |_| comm.rank() as u64)];
@@ -88,7 +88,7 @@ mod tests {
     /// More than a piece, and not a multiple of it.
     const BYTES: usize = PIECE_BYTES + 1000;
 
-    /// Its copy number `failing` fails.
+    /// Memory of a device, of which the copy number `failing` fails.
     struct Device {
         bytes: Vec<u8>,
         copies: usize,

@@ -33,7 +33,7 @@ impl Due {
 
 #[derive(Debug, Default)]
 pub(super) struct MeasuredTimes {
-    /// When the last one of this start was complete, and the seconds that it took.
+    /// When the last checkpoint of this start was complete, and the seconds that it took.
     taken: Option<(Instant, f64)>,
     /// When the last step began: when the application asked what is due, or took a checkpoint.
     step: Option<Instant>,
@@ -42,16 +42,16 @@ pub(super) struct MeasuredTimes {
 }
 
 pub(super) struct Limits {
-    /// Of the whole job.
+    /// Mean time between failures of the whole job.
     pub mtbf_seconds: f64,
-    /// Up to the end of the job's time; infinite without one.
+    /// Seconds up to the end of the job's time; infinite without one.
     pub seconds_left: f64,
-    /// Of the images of a checkpoint.
+    /// Seconds that the images of a checkpoint take.
     pub image_seconds: f64,
 }
 
 impl MeasuredTimes {
-    /// In this start.
+    /// Whether a checkpoint has been taken in this start.
     pub(crate) fn has_taken(&self) -> bool {
         self.taken.is_some()
     }
@@ -61,8 +61,8 @@ impl MeasuredTimes {
         self.step = self.step.map(|_| now);
     }
 
-    /// A checkpoint at once in each start, to measure what one takes, then at Young's interval; the
-    /// last one while there is time for it.
+    /// What is due at `now`: a checkpoint at once in each start, to measure what one takes, then at
+    /// Young's interval; the last one while there is time for it.
     pub(crate) fn due(&mut self, now: Instant, limits: &Limits) -> Due {
         if let Some(step) = self.step.replace(now) {
             self.step_seconds = self.step_seconds.max((now - step).as_secs_f64());

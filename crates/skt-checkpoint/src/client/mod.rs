@@ -55,7 +55,7 @@ use skt_store::segments::{Process as _, RunSegments, sweep};
 pub use skt_store::store::StoreKind;
 use skt_store::store::{Store, StoreError};
 
-/// Of a large region, about: a part of them is encoded and copied at a time.
+/// Rows that a large region is cut into, about: a part of them is encoded and copied at a time.
 const ROWS: usize = 1024;
 const ROW_BYTES_MAX: usize = 64 << 10;
 
@@ -136,7 +136,7 @@ impl Region {
         Self { bytes: count * size_of::<T>() }
     }
 
-    /// Rows of whole cells, of which the last is padded.
+    /// The shape of the region in memory: rows of whole cells, of which the last row is padded.
     fn shape(self) -> RegionShape {
         let row_bytes = (self.bytes / ROWS).next_multiple_of(CELL_BYTES);
         let pitch_bytes = row_bytes.clamp(CELL_BYTES, ROW_BYTES_MAX);
@@ -209,11 +209,11 @@ fn find<'a>(
     }
 }
 
-/// The hold of this process, and the folders of images that it has taken for its job; with levels,
-/// both before anything is looked for.
+/// The hold of this process on the run, and the folders of images that it has taken for its job;
+/// with levels, both before anything is looked for.
 type Held = (Option<Arc<RunLock>>, Vec<FolderOwner>);
 
-/// Collective.
+/// Takes hold of a run that has levels, and opens these. Collective.
 fn open_levels(
     comm: &Comm,
     options: &Options,
@@ -256,9 +256,9 @@ pub struct Saved<'a> {
     regions: Vec<Region>,
     recovered: Option<Recovered>,
     measured: MeasuredTimes,
-    /// Of the checkpoint that has begun, so far.
+    /// The seconds so far of the checkpoint that has begun, if one has.
     under_way: Option<f64>,
-    /// Of copies that the next checkpoint needed.
+    /// The seconds of copies that the next checkpoint needed.
     copy_seconds: f64,
     heartbeats: ProgramHeartbeats,
     folders: Vec<FolderOwner>,
@@ -387,7 +387,7 @@ impl<'a> Saved<'a> {
     }
 
     /// Encodes a piece of the checkpoint that has begun, or progresses its messages. Never waits
-    /// for other ranks. Returns whether this rank has nothing left to do before
+    /// for other ranks. Returns whether nothing is left that this rank could do before
     /// [`Saved::complete`].
     pub fn poll(&mut self) -> Result<bool> {
         let start = Instant::now();
@@ -421,8 +421,8 @@ impl<'a> Saved<'a> {
         self.checkpointer.level_reports()
     }
 
-    /// Waits for the images that are being written. Returns, by level, whether those of the newest
-    /// checkpoint are complete on all ranks. Collective.
+    /// Waits for the images that are being written. Returns, level by level, whether those of the
+    /// newest checkpoint are complete on all ranks. Collective.
     pub fn finish_images(&mut self) -> Result<Vec<bool>> {
         self.checkpointer.finish_images()
     }
@@ -443,7 +443,7 @@ pub struct Ended<'a> {
     run: FinishedRun<'a>,
     options: &'a Options,
     heartbeats: ProgramHeartbeats,
-    /// This process has them until they are cleared.
+    /// The folders of images, which this process has until they are cleared.
     folders: Vec<FolderOwner>,
 }
 

@@ -40,10 +40,10 @@ pub const DONE: &str = "done";
 /// More is lost or damaged than can be rebuilt.
 pub const REFUSED: &str = "refused";
 
-/// Of all waiting ranks together. To achieve this, each rank begins later than the one before it by
-/// the time of one heartbeat.
+/// All waiting ranks together write at most this number of heartbeats per second. To achieve this,
+/// each rank begins later than the one before it by the time of one heartbeat.
 const MAX_WAITS_PER_SECOND: f64 = 100.0;
-/// Between heartbeats that report only progress, at least.
+/// Minimum number of seconds between heartbeats that report only progress.
 pub(crate) const INTERVAL_SECONDS: f64 = 1.0;
 
 /// Formats `record` as a line that [`find_marked`] recognizes among other output: `mark`, which no
@@ -53,7 +53,7 @@ pub fn marked_line(mark: &str, record: &impl Serialize) -> String {
 }
 
 /// Returns the record in a line of [`marked_line`], and the text before its mark: an unfinished
-/// line of other output may precede it.
+/// line of other output may precede it. Returns `None` for every other line.
 pub fn find_marked<'a, T: DeserializeOwned>(line: &'a str, mark: &str) -> Option<(&'a str, T)> {
     let (before, json) = line.split_once(mark)?;
     Some((before, serde_json::from_str(json.trim_end()).ok()?))
@@ -76,7 +76,7 @@ pub struct DataLocation {
     pub images: Vec<PathBuf>,
 }
 
-/// In a heartbeat, at most: a line must not grow without bound.
+/// Maximum number of corruption reports in a heartbeat: a line must not grow without bound.
 const MAX_CORRUPTION_REPORTS: usize = 64;
 
 /// A heartbeat.
@@ -97,13 +97,13 @@ pub struct Heartbeat {
     /// Pieces done within the steps or columns: a long step must not be taken for a hang.
     #[serde(default)]
     pub pieces: u64,
-    /// The longest time, in seconds, that the present step is expected to take by measurements of
+    /// The longest time that the present step is expected to take, in seconds, by measurements of
     /// this start; 0 if there are none.
     #[serde(default)]
     pub expected_seconds: f64,
     /// Order of the matrix.
     pub n: usize,
-    /// The ranks that are slow, in a few words, while columns advance.
+    /// The ranks that are slow, in a few words, while columns advance; `None` if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow: Option<String>,
     /// Seconds since the process started to send heartbeats.
@@ -173,8 +173,8 @@ impl Heartbeat {
         }
     }
 
-    /// One write, so that no other output comes in between. A closed standard error is for the
-    /// supervisor to deal with.
+    /// Writes the heartbeat in one write, so that no other output comes in between. A closed
+    /// standard error is for the supervisor to deal with.
     pub fn write(&self) {
         let _ = std::io::stderr().lock().write_all(self.line().as_bytes());
     }
@@ -234,9 +234,9 @@ impl Heartbeat {
 /// What a process has reported of its wait.
 #[derive(Debug, Default)]
 pub struct WaitRateLimit {
-    /// The seconds of the wait and the operations, in the last heartbeat.
+    /// The seconds of the wait and the operations in the last heartbeat.
     reported: Option<(f64, u64)>,
-    /// At the last call.
+    /// The seconds of the wait at the last call.
     waited_seconds: f64,
 }
 

@@ -21,7 +21,7 @@ impl Process for Supervised {
     }
 }
 
-/// Of a job, whose first process writes them.
+/// The heartbeats of a job, which its first process writes; by default none.
 #[derive(Debug)]
 pub(crate) struct ProgramHeartbeats {
     /// `None` in a process that writes none.
@@ -64,12 +64,12 @@ impl ProgramHeartbeats {
         self.update(0.0, |beat| (beat.phase, beat.keeps) = (OPEN.to_owned(), Some(keeps())));
     }
 
-    /// At once.
+    /// Reports what the program does now, at once.
     pub(crate) fn phase(&mut self, phase: &'static str) {
         self.update(0.0, |beat| beat.phase = phase.to_owned());
     }
 
-    /// `number` 0 is the beginning.
+    /// Reports that the program computes, from checkpoint `number` on; 0 is the beginning.
     pub(crate) fn compute_from(&mut self, number: u64) {
         self.update(0.0, |beat| (beat.phase, beat.column) = (COMPUTE.to_owned(), number as usize));
     }
@@ -85,12 +85,12 @@ impl ProgramHeartbeats {
         self.update(CHECKPOINT_INTERVAL_SECONDS, change);
     }
 
-    /// The program asks whether a checkpoint is due.
+    /// Reports that the program has come as far as to ask whether a checkpoint is due.
     pub(crate) fn step(&mut self) {
         self.update(INTERVAL_SECONDS, |beat| beat.steps += 1);
     }
 
-    /// Where the supervisor can do something about it.
+    /// Reports why a run could not be opened, where the supervisor can do something about it.
     pub(crate) fn refused(&mut self, error: &CheckpointError) {
         if let CheckpointError::Refused(refusal) = error
             && refusal.passes()
@@ -99,7 +99,7 @@ impl ProgramHeartbeats {
         }
     }
 
-    /// Written if the last heartbeat is `interval_seconds` old.
+    /// Changes the heartbeat, and writes it if the last one is `interval_seconds` old.
     fn update<T>(&mut self, interval_seconds: f64, change: impl FnOnce(&mut Heartbeat) -> T) {
         let elapsed_seconds = self.start.elapsed().as_secs_f64();
         if let Some(beat) = self.due(elapsed_seconds, interval_seconds, change) {

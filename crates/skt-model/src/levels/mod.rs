@@ -41,14 +41,14 @@ pub enum Validity {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Level {
-    /// C: of work lost to one checkpoint of the level.
+    /// C: seconds of work lost to one checkpoint of the level.
     pub cost_seconds: f64,
-    /// W: from the state that a checkpoint holds until it can be restored, while the work
+    /// W: seconds from the state that a checkpoint holds until it can be restored, while the work
     /// continues; 0 for a checkpoint that the work stops for.
     pub write_seconds: f64,
-    /// V: what a failure costs besides lost work: detection, relaunch, restoring.
+    /// V: seconds that a failure costs besides lost work: detection, relaunch, restoring.
     pub outage_seconds: f64,
-    /// M: between failures that need this level and none above it.
+    /// M: mean time between failures that need this level and none above it.
     pub mtbf_seconds: f64,
 }
 
@@ -68,13 +68,13 @@ impl Level {
         Ok(young_seconds(self.mtbf_seconds, self.cost_seconds)?.max(self.write_seconds))
     }
 
-    /// That failures of the level take: `(V + W + T/2) / M`. A whole checkpoint is W to W + T s
-    /// old.
+    /// The share of the time that failures of this level take: `(V + W + T/2) / M`. The newest
+    /// whole checkpoint is W to W + T seconds old.
     fn failure_share(&self, period_seconds: f64) -> f64 {
         (self.outage_seconds + self.write_seconds + 0.5 * period_seconds) / self.mtbf_seconds
     }
 
-    /// Of the time that the level takes, with its failures: `C/T + (V + W + T/2) / M`.
+    /// The share of the time that the level takes, with its failures: `C/T + (V + W + T/2) / M`.
     pub(crate) fn loss_share(&self, period_seconds: f64) -> f64 {
         self.cost_seconds / period_seconds + self.failure_share(period_seconds)
     }
@@ -96,17 +96,17 @@ impl Level {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
-    /// From one checkpoint in memory to the next.
+    /// Seconds of work from one checkpoint in memory to the next.
     pub work_seconds: f64,
     /// For each level of images, the number of checkpoints in memory per image.
     pub every: Vec<usize>,
 }
 
-/// The nearest first.
+/// The levels of a run, the nearest first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Levels {
     pub memory: Level,
-    /// Of these checkpoints.
+    /// Levels of images of these checkpoints.
     pub images: Vec<Level>,
 }
 
@@ -147,8 +147,8 @@ impl Levels {
         worst.into_iter().find(|one| validities.contains(one)).unwrap_or(Validity::Valid)
     }
 
-    /// Of least waste if a checkpoint in memory follows each `work_seconds` of work: for each
-    /// level, the whole number next to `T_l/T_0`, below or above it, that loses less.
+    /// The images of least waste if a checkpoint in memory follows each `work_seconds` of work: for
+    /// each level, the whole number next to `T_l/T_0`, below or above it, that loses less.
     pub fn best_images(&self, work_seconds: f64) -> Result<Schedule, ModelError> {
         self.validate()?;
         positive("work_seconds", work_seconds)?;

@@ -19,11 +19,11 @@ const IMAGE_BYTES_PER_CORE_SECOND: f64 = 1.25e9;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Storage {
-    /// Of a node's own disk, for reading as for writing; `None` for no images there.
+    /// Bandwidth of a node's own disk, for reading as for writing; `None` for no images there.
     pub local_bytes_per_second: Option<f64>,
     /// Of the file system that all nodes share, for all together; `None` for no images there.
     pub global_bytes_per_second: Option<f64>,
-    /// Between events that destroy the memory of all nodes, such as power cuts.
+    /// Mean time between events that destroy the memory of all nodes, such as power cuts.
     pub machine_mtbf_seconds: f64,
     /// Whether images on the nodes' own disks, if they pay, are also written; otherwise they are
     /// planned only for comparison, and serve no failure.
@@ -41,23 +41,23 @@ pub enum StoredIn {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PlannedLevel {
     pub stored_in: StoredIn,
-    /// Of the images of one node: its part of the matrix and the parities for it.
+    /// Bytes of the images of one node: its part of the matrix and the parities for it.
     pub node_bytes: f64,
     pub level: Level,
-    /// Checkpoints in memory per image.
+    /// Number of checkpoints in memory per image.
     pub every: usize,
-    /// Of work from one image to the next.
+    /// Seconds of work from one image to the next.
     pub interval_seconds: f64,
-    /// Of the time that images and the failures that need them take.
+    /// The share of the time that images and the failures that need them take.
     pub loss_share: f64,
-    /// Of the time that these failures take without the level: each destroys half of the run on
-    /// average.
+    /// The share of the time that these failures take without the level: such a failure then
+    /// destroys half of the run on average.
     pub loss_share_without: f64,
     pub validity: Validity,
 }
 
 impl PlannedLevel {
-    /// Saves more than it costs.
+    /// Whether the level saves more than it costs.
     pub fn pays(&self) -> bool {
         self.loss_share < self.loss_share_without
     }
@@ -75,8 +75,8 @@ impl Storage {
         Ok(())
     }
 
-    /// For a candidate, the nearest level first; empty if it takes no checkpoints that images could
-    /// be made of (protocols other than self and double).
+    /// The levels of images for a candidate, the nearest first; empty if it takes no checkpoints
+    /// that images could be made of (protocols other than self and double).
     pub fn plan(
         &self,
         machine: &PlannedMachine,

@@ -16,11 +16,11 @@ use super::work;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
-    /// Of its trailing product.
+    /// The start of its trailing product.
     pub start: Moment,
-    /// Of its trailing product; from then on it waits for the panel.
+    /// The end of its trailing product; from then on it waits for the panel.
     pub end: Moment,
-    /// Of the product.
+    /// Number of rows of the product.
     pub rows: f64,
 }
 
@@ -51,21 +51,21 @@ pub(super) struct Wire<'a> {
     pub weights: Option<&'a EdgeWeights<'a>>,
     /// Whether a piece is forwarded as soon as it arrives.
     pub prompt: bool,
-    /// Among the process columns.
+    /// The edges among the process columns.
     pub edges: &'a [Edge],
-    /// Of a panel.
+    /// Number of pieces of a panel.
     pub pieces: usize,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Arrivals {
-    /// By process column.
+    /// The arrival, by process column.
     pub here: Vec<Moment>,
     /// When the column's buffer is free again, by process column.
     pub sent: Vec<Moment>,
 }
 
-/// The first column of an `order` has the `bytes` at `from`.
+/// Sends `bytes` from the first column of an `order`, which has them at `from`, to all others.
 pub(super) fn arrivals(
     wire: &Wire,
     order: RowOrder,
@@ -129,7 +129,7 @@ impl Wire<'_> {
         sent.sum::<f64>() / self.pieces as f64
     }
 
-    /// Until the last of `q` columns has a panel of `bytes`, if all wait for it.
+    /// Seconds until the last of `q` columns has a panel of `bytes`, if all wait for it.
     pub(super) fn idle_seconds(&self, bytes: f64, q: usize) -> f64 {
         let now = Window { start: Moment::default(), end: Moment::default(), rows: 0.0 };
         let order = RowOrder::new(0, None, q);

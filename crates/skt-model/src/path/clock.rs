@@ -25,7 +25,7 @@ pub enum Part {
     Back,
 }
 
-// In the order of tables.
+// The names, in the order of tables.
 named!(Part {
     Panel: "panel",
     Pivots: "pivot messages",
@@ -39,7 +39,7 @@ named!(Part {
 
 pub(crate) type Parts = [f64; PARTS];
 
-/// The parts of the chain of events that led to a moment always sum up to its time.
+/// A moment, and the parts of the chain of events that led to it, which always sum up to its time.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Moment {
     pub at_seconds: f64,

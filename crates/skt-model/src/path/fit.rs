@@ -14,7 +14,7 @@ use super::machine::{Counts, Machine, UNITS, Unit};
 use super::{Changes, MeasuredTest, PhaseCounts, Prediction, predict};
 use crate::ModelError;
 
-/// Of walk and solve.
+/// Number of rounds of walk and solve.
 const ROUNDS: usize = 6;
 /// Of a run's time: seconds below it are noise; above it, an equation counts by its relative error.
 const NOISE_FRACTION: f64 = 0.002;
@@ -86,7 +86,7 @@ impl LeastSquares {
         }
     }
 
-    /// With the time beyond a product's as the unknowns of solve and panel.
+    /// The equations whose unknowns for solve and panel are the time beyond a product's.
     fn beyond_product(&self) -> Vec<[f64; UNITS]> {
         let mut rows = self.rows.clone();
         for row in &mut rows {
@@ -188,7 +188,7 @@ fn non_negative_least_squares(a: &[Vec<f64>], b: &[f64]) -> Vec<f64> {
     x
 }
 
-/// All unknowns but those of `free` are zero. Gaussian elimination with pivoting.
+/// Solves for the unknowns `free` with all others zero, by Gaussian elimination with pivoting.
 fn solve_free(ata: &[Vec<f64>], atb: &[f64], free: &[usize]) -> Vec<f64> {
     let n = free.len();
     let mut m: Vec<Vec<f64>> =

@@ -52,7 +52,7 @@ impl Unit {
 pub struct Counts([f64; UNITS]);
 
 impl Counts {
-    /// All others are 0.
+    /// The listed numbers; all others are 0.
     pub fn from_list(list: &[(Unit, f64)]) -> Self {
         let mut counts = Self::default();
         for &(unit, count) in list {
@@ -77,28 +77,28 @@ impl Counts {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// Of a large product: the inverse of a core's DGEMM rate.
+    /// Seconds per operation of a large product: the inverse of a core's DGEMM rate.
     pub product_flop_seconds: f64,
     /// Of the trailing matrix in a product: why DGEMM is slower for few columns of L.
     pub product_entry_seconds: f64,
-    /// Of L2 or U, which the BLAS packs.
+    /// Seconds per entry of L2 or U that the BLAS packs.
     pub packed_entry_seconds: f64,
     pub solve_flop_seconds: f64,
     pub panel_column_seconds: f64,
     pub panel_entry_seconds: f64,
     pub panel_flop_seconds: f64,
-    /// That a copy of rows reads or writes.
+    /// Seconds per byte that a copy of rows reads or writes.
     pub copied_byte_seconds: f64,
-    /// Of the matrix, which the back substitution reads.
+    /// Seconds per byte of the matrix that the back substitution reads.
     pub streamed_byte_seconds: f64,
-    /// Latency of a message between two ranks, including MPI.
+    /// Latency of a message between two ranks, including MPI, in seconds.
     pub message_seconds: f64,
-    /// The inverse of a rank's bandwidth in one direction.
+    /// Seconds per byte of a message: the inverse of a rank's bandwidth in one direction.
     pub message_byte_seconds: f64,
 }
 
 impl Machine {
-    /// As `skt-studies path --save-machine` writes it.
+    /// Reads a machine as `skt-studies path --save-machine` writes it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let machine: Self = serde_json::from_str(text)
             .map_err(|why| shown_message(&why.to_string()))
@@ -139,7 +139,7 @@ impl Machine {
         }
     }
 
-    /// In the order of [`Unit::ALL`].
+    /// Makes a machine from the seconds of all units, in the order of [`Unit::ALL`].
     pub fn from_seconds(seconds: [f64; UNITS]) -> Self {
         let [
             flop,
@@ -169,7 +169,7 @@ impl Machine {
         }
     }
 
-    /// One unit after the other.
+    /// Seconds for `counts`, one unit after the other.
     pub fn seconds(&self, counts: &Counts) -> f64 {
         Unit::ALL.iter().map(|&unit| counts.get(unit) * self.seconds_per(unit)).sum()
     }

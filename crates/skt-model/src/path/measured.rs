@@ -9,13 +9,13 @@ use super::RunParams;
 /// while the other half was multiplied.
 pub const ROWS_IN_HALVES: &str = "rows in halves";
 
-/// Ran to its end.
+/// A test that ran to its end, with its time by phase.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MeasuredTest {
     pub run: RunParams,
-    /// Of the timed part.
+    /// Seconds of the timed part.
     pub time_seconds: f64,
-    /// Over ranks, in seconds.
+    /// The mean over ranks of each phase, in seconds.
     pub mean: Phases,
     /// Whether ranks read panels or rows in each other's memory. The walk covers messages only.
     pub shared: bool,
@@ -48,7 +48,7 @@ struct Test {
     time_seconds: Option<f64>,
     phases_seconds: Option<PhaseTable>,
     protection: Option<serde_json::Value>,
-    /// `None` in older reports.
+    /// What was sent by messages; `None` in older reports.
     by_messages: Option<Vec<String>>,
 }
 
@@ -64,11 +64,11 @@ struct Parameters {
     swap_threshold: usize,
     threads: usize,
     transport: Option<Transport>,
-    /// Of HPL-MxP, which the model does not describe.
+    /// The matrix of HPL-MxP, which the model does not describe.
     matrix: Option<String>,
 }
 
-/// The tests of HPL in a report (`--json`) that passed or were not checked, ran without
+/// Reads the tests of HPL in a report (`--json`) that passed or were not checked, ran without
 /// checkpoints, and have their phases.
 pub fn parse(text: &str) -> Result<Vec<MeasuredTest>, String> {
     let report: Report = serde_json::from_str(text).map_err(|why| {
@@ -84,7 +84,7 @@ pub fn parse(text: &str) -> Result<Vec<MeasuredTest>, String> {
 }
 
 impl Test {
-    /// `None` if it has no usable time.
+    /// The test, or `None` if it has no usable time.
     fn measured(self) -> Result<Option<MeasuredTest>, String> {
         let Parameters { n, nb, p, q, depth, bcast, swap, swap_threshold, threads, .. } =
             self.parameters;
@@ -132,7 +132,7 @@ impl Test {
 mod tests {
     use super::*;
 
-    /// Of 1.5 s on 2 x 3 ranks, with additional `parameters` and `fields`.
+    /// A test of 1.5 s on 2 x 3 ranks, with additional `parameters` and `fields`.
     fn test(parameters: &str, fields: &str) -> MeasuredTest {
         let text = format!(
             r#"{{"format": "skt-hpl report", "tests": [{{

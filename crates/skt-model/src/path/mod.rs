@@ -50,7 +50,7 @@ pub struct RunParams {
     pub nb: usize,
     pub p: usize,
     pub q: usize,
-    /// Per rank.
+    /// Threads per rank.
     pub threads: usize,
     /// Look-ahead: panels factored ahead of the update.
     pub depth: usize,
@@ -63,18 +63,18 @@ pub struct RunParams {
     pub placement: Placement,
 }
 
-/// Of a half, in swap thresholds, at least; see `pgesv::trailing`.
+/// The least number of columns of a half, in swap thresholds; see `pgesv::trailing`.
 const HALF_COLUMNS: usize = 16;
 
 /// Of a walk, which takes some ten seconds: it suffices for all panels of a matrix of order
 /// 14,529,408 on 128 x 192 processes with NB = 192. Of more panels, one of several is walked.
 const MAX_STEPS: usize = 30_000_000;
 
-/// Of an estimate, which takes less than a tenth of a second.
+/// Number of steps of an estimate, which takes less than a tenth of a second.
 const ESTIMATE_STEPS: usize = 200_000;
 
 impl RunParams {
-    /// `p` x `q` ranks of one thread, with the defaults of a configuration.
+    /// A run of order `n` on `p` x `q` ranks of one thread, with the defaults of a configuration.
     pub const fn new(n: usize, nb: usize, (p, q): (usize, usize)) -> Self {
         Self {
             n,
@@ -115,7 +115,7 @@ impl RunParams {
         self.p + self.q + self.depth.min(self.panels())
     }
 
-    /// Of this many panels one is walked, within the limit of steps.
+    /// The smallest number of panels of which one is walked, within the limit of steps.
     fn stride(&self) -> usize {
         self.panels().div_ceil(MAX_STEPS / self.steps_of_panel())
     }
@@ -125,7 +125,7 @@ impl RunParams {
         self.halves && self.p > 1 && cols >= (2 * HALF_COLUMNS * self.swap_threshold) as f64
     }
 
-    /// If there are many columns.
+    /// Whether the solver exchanges rows in halves if there are many columns.
     pub fn has_halves(swap: Swap, depth: usize) -> bool {
         swap == Swap::Mix && depth > 0
     }
@@ -134,7 +134,7 @@ impl RunParams {
         self.n.div_ceil(self.nb)
     }
 
-    /// What the benchmark counts: `N^2 (2N/3 + 3/2)`.
+    /// The operations that the benchmark counts: `N^2 (2N/3 + 3/2)`.
     pub fn flops(&self) -> f64 {
         let n = self.n as f64;
         n * n * (2.0 / 3.0 * n + 1.5)
@@ -144,7 +144,7 @@ impl RunParams {
 /// Changes of the solver that do not exist yet, to see what each would gain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Changes {
-    /// A panel is forwarded as soon as it arrives, not at the next call into MPI.
+    /// Whether a panel is forwarded as soon as it arrives, not at the next call into MPI.
     pub prompt_forwarding: bool,
     /// With DEPTH >= 2, a rank waits for the panel that it needs next, not for the newest one.
     pub wait_for_oldest: bool,
@@ -156,29 +156,29 @@ pub struct Changes {
 pub struct Prediction {
     pub time_seconds: f64,
     pub gflops: f64,
-    /// Relative to the DGEMM rate of all cores.
+    /// The rate relative to the DGEMM rate of all cores.
     pub efficiency: f64,
-    /// Over ranks, in seconds, as in the report.
+    /// The mean over ranks of each phase, in seconds, as in the report.
     pub mean: Phases,
-    /// The largest of any process column, in seconds.
+    /// The largest value of any process column, for each phase, in seconds.
     pub max: Phases,
     /// The critical path, in seconds by part, which sum up to the time.
     pub path: Parts,
     /// The seconds that the parts would take if nothing hid them: panels, pivots and broadcasts one
     /// after the other, the rest as the mean over ranks.
     pub unhidden: Parts,
-    /// Of a rank, as the mean over ranks, without its waits.
+    /// The work of a rank by phase, as the mean over ranks, without its waits.
     pub counts: PhaseCounts,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct PhaseCounts {
-    /// Including pivot messages.
+    /// Panel factorization, including pivot messages.
     pub panel: Counts,
     pub swap: Counts,
     /// Triangular solve and product.
     pub update: Counts,
-    /// Without messages.
+    /// Back substitution, without messages.
     pub back: Counts,
 }
 

@@ -12,14 +12,14 @@ use skt_host::choice::Pmap;
 
 use super::RunParams;
 
-/// Ranks that follow each other share a node.
+/// The ranks of a node. Ranks that follow each other share one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Placement {
-    /// They share the machine's bandwidth.
+    /// Number of ranks on a node, which share the machine's bandwidth.
     pub ranks_per_node: usize,
-    /// Of ranks in the process grid.
+    /// The order of ranks in the process grid.
     pub pmap: Pmap,
-    /// The time of a byte between two ranks of a node, relative to the link: other messages within
+    /// Seconds of a byte between two ranks of a node, relative to the link: other messages within
     /// the node do not slow it down.
     pub inner_share: f64,
 }
@@ -100,7 +100,7 @@ impl ColumnWeights {
 #[derive(Debug)]
 pub(super) struct EdgeWeights<'a> {
     run: &'a RunParams,
-    /// Those that were asked for so far, by sender and receiver.
+    /// The times that were asked for so far, by sender and receiver.
     known: RefCell<BTreeMap<(usize, usize), f64>>,
 }
 

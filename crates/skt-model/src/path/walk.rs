@@ -13,7 +13,7 @@ use super::work::{self, RowExchange};
 use super::{Changes, PARTS, PhaseCounts, Prediction, RunParams, Unit};
 use std::collections::VecDeque;
 
-/// Exchange and solve are not divided among a team below this number.
+/// Number of columns below which exchange and solve are not divided among a team.
 const TEAM_GRAIN_COLS: f64 = 64.0;
 
 /// A panel that is factored but not yet applied everywhere.
@@ -24,9 +24,9 @@ struct Factored {
 
 #[derive(Clone, Copy)]
 struct Overlap {
-    /// When the rank has finished sending panels, from the start of the run.
+    /// When the rank has finished sending panels, in seconds from the start of the run.
     port_seconds: f64,
-    /// Of the product that hides messages: that of both halves if there are halves, else 0.
+    /// Seconds of the product that hides messages: that of both halves if there are halves, else 0.
     product_seconds: f64,
 }
 
@@ -42,12 +42,12 @@ impl Overlap {
     }
 }
 
-/// Rows below a panel's diagonal block.
+/// Number of rows below a panel's diagonal block.
 #[derive(Clone, Copy)]
 struct Below {
-    /// On the process row that has most.
+    /// The number on the process row that has most.
     most: f64,
-    /// Over process rows.
+    /// The mean over process rows.
     mean: f64,
 }
 
@@ -55,30 +55,30 @@ pub(super) struct Walk<'a> {
     pub(super) run: &'a RunParams,
     /// Panels that one step represents: the first is walked, on a machine slower by this factor.
     pub(super) stride: usize,
-    /// With the mean core.
+    /// The machine, with the mean core.
     pub(super) machine: &'a Machine,
-    /// With the cores of each process column.
+    /// The machine with the cores of each process column.
     pub(super) columns: Vec<Machine>,
     changes: &'a Changes,
-    /// By process column.
+    /// The clock of each process column.
     pub(super) clocks: Vec<Moment>,
     /// By process column, that the mean rank will wait for the rank with most rows when they meet.
     waits: Vec<f64>,
-    /// By process column, in seconds.
+    /// The seconds by phase of each process column.
     pub(super) phases: Vec<Phases>,
     route: Route,
     factored: VecDeque<Factored>,
-    /// Of panels on the way from column to column.
+    /// Bytes of panels on the way from column to column.
     edge_weights: EdgeWeights<'a>,
-    /// One process column exchanges pivots at a time.
+    /// Bytes of pivots, which one process column exchanges at a time.
     pivot_weights: ColumnWeights,
     exchange: RowExchange,
     exchange_last: RowExchange,
     unhidden: [f64; PARTS],
     pub(super) counts: PhaseCounts,
     pub(super) cols: ColumnMap,
-    /// Of the panels that are walked: with a stride, of a matrix with as few blocks, so that each
-    /// process column has its share of them.
+    /// The owners of the panels that are walked: with a stride, of a matrix with as few blocks, so
+    /// that each process column has its share of them.
     owners: ColumnMap,
 }
 
@@ -257,8 +257,8 @@ impl<'a> Walk<'a> {
         clock.after(Part::Panel, compute).after(Part::Pivots, messages)
     }
 
-    /// Of panel `k` on `cols` columns. `threads` threads share the work, unless there are messages
-    /// in between or the columns are few.
+    /// Exchanges the rows of panel `k` on `cols` columns, and solves for U there. `threads` threads
+    /// share the work, unless there are messages in between or the columns are few.
     fn exchange_and_solve(
         &mut self,
         clock: Moment,
@@ -332,8 +332,8 @@ impl<'a> Walk<'a> {
         self.counts.update.add(&mean, 1.0 / self.run.q as f64);
     }
 
-    /// When `column`, whose clock is `clock`, has finished sending the panels that it has: it has
-    /// one port, and rows leave after panels.
+    /// When `column`, whose clock is `clock`, has finished sending the panels that it has, in
+    /// seconds from the start of the run: it has one port, and rows leave after panels.
     fn port_seconds(&self, clock: Moment, column: usize) -> f64 {
         let panels = self.factored.iter().map(|panel| &panel.arrivals);
         let here = panels.filter(|panel| panel.here[column].at_seconds <= clock.at_seconds);
@@ -399,7 +399,7 @@ impl<'a> Walk<'a> {
         self.owners.block_owner(k)
     }
 
-    /// In which the broadcast of the panel of step `k` counts the process columns.
+    /// The order in which the broadcast of the panel of step `k` counts the process columns.
     fn order(&self, k: usize) -> RowOrder {
         RowOrder::new(self.owner(k), self.owners.next_owner(k), self.run.q)
     }
@@ -473,7 +473,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Of the indices `first..n`.
+/// The largest number of the indices `first..n` that any process holds.
 pub(super) fn max_held_from(map: Cyclic, first: usize, n: usize) -> f64 {
     let held = |me: usize| map.count_before(n, me) - map.count_before(first, me);
     (0..map.procs).map(held).max().expect("a process") as f64
@@ -485,7 +485,7 @@ mod tests {
     use super::*;
     use skt_host::choice::Bcast;
 
-    /// Sending takes a second per byte, and everything else is free.
+    /// A machine on which sending takes a second per byte, and everything else is free.
     fn wires() -> Machine {
         Machine { message_byte_seconds: 1.0, ..Machine::from_seconds([0.0; UNITS]) }
     }

@@ -8,12 +8,12 @@ use super::placement::ColumnWeights;
 use super::{Changes, RunParams};
 
 const DOUBLE: f64 = 8.0;
-/// Of one product, see `pgesv`; U is packed again for each product.
+/// Rows of one product, see `pgesv`; U is packed again for each product.
 const PRODUCT_ROWS: f64 = 1024.0;
-/// While a rank must still forward a panel.
+/// Rows of one product while a rank must still forward a panel.
 const PRODUCT_ROWS_WHILE_PASSING_ON: f64 = 192.0;
-/// Of a panel to its owner, for each row and column, in elements of the product; see
-/// `pgesv::product`.
+/// The cost of a panel to its owner, for each of its rows and columns, in elements of the trailing
+/// product, see `pgesv::product`.
 const ADVANCE_COST: f64 = 7.0 / 3.0;
 /// That a team loses at a panel, relative to the time of one thread; see `pgesv::product`.
 const TEAM_PANEL_LOSS: f64 = 1.0 / 6.0;
@@ -39,7 +39,7 @@ pub(super) fn products_while_passing_on(rows: f64) -> f64 {
     (rows / PRODUCT_ROWS_WHILE_PASSING_ON).ceil().max(1.0)
 }
 
-/// `U = L1^-1 A1` with `k` rows, on `cols` columns.
+/// The triangular solve `U = L1^-1 A1` with `k` rows, on `cols` columns.
 pub fn solve(k: f64, cols: f64) -> Counts {
     Counts::from_list(&[(Unit::SolveFlop, k * k * cols)])
 }
@@ -65,6 +65,7 @@ pub fn panel(rows: f64, jb: f64, p: usize) -> Counts {
     ])
 }
 
+/// The time that a team loses at the factorization of a panel, relative to the time of one thread.
 pub(super) fn team_panel_loss(threads: usize, changes: &Changes) -> f64 {
     let is_lost = threads > 1 && !changes.team_without_loss;
     if is_lost { TEAM_PANEL_LOSS } else { 0.0 }
@@ -79,8 +80,8 @@ pub(super) fn advances_first(run: &RunParams, jb: f64, cols: f64) -> bool {
     run.threads == 1 || late > by_team
 }
 
-/// In one process column: one recursive doubling per column of the panel, with two more steps if
-/// the process rows are no power of two.
+/// The pivot messages of a panel of `jb` columns in one process column: one recursive doubling per
+/// column, with two more steps if the process rows are no power of two.
 pub(super) fn pivots(jb: f64, p: usize, weights: &ColumnWeights) -> Counts {
     let leaning = if p.is_power_of_two() { 0.0 } else { 2.0 };
     let steps = weights.doubling.len() as f64 + leaning;
@@ -89,6 +90,7 @@ pub(super) fn pivots(jb: f64, p: usize, weights: &ColumnWeights) -> Counts {
     Counts::from_list(&[(Unit::Message, jb * steps), (Unit::MessageByte, jb * weighted * bytes)])
 }
 
+/// Bytes of a panel's message, see `pgesv::panel`.
 pub(super) fn panel_bytes(rows: f64, jb: usize) -> f64 {
     let ld = leading_dimension(jb) as f64;
     DOUBLE * (8.0 + jb.next_multiple_of(8) as f64 + ld * (jb as f64 + rows))
@@ -101,9 +103,9 @@ pub(super) fn panel_bytes(rows: f64, jb: usize) -> f64 {
 pub(super) struct RowExchange {
     p: usize,
     jb: f64,
-    /// On the rank that has most.
+    /// Number of pivot rows on the rank that has most.
     most_pivots: f64,
-    /// Messages one after the other, and rows in them, by the time of their bytes.
+    /// Number of messages one after the other, and of rows in them, by the time of their bytes.
     binary: (f64, f64),
     long: (f64, f64),
 }
@@ -125,9 +127,9 @@ impl RowExchange {
         }
     }
 
-    /// On the rank with most, and their mean over ranks: own rows of U and displaced rows that
-    /// leave are gathered, displaced rows are put into their positions. U is solved where it
-    /// arrives.
+    /// The copies on the rank that has most of them, and their mean over ranks, for `cols` columns:
+    /// own rows of U and displaced rows that leave are gathered, displaced rows are put into their
+    /// positions. U is solved where it arrives.
     pub(super) fn copies(&self, cols: f64) -> (Counts, Counts) {
         let entries =
             |rows: f64, bytes: f64| Counts::from_list(&[(Unit::CopiedByte, rows * cols * bytes)]);
@@ -159,7 +161,7 @@ impl RowExchange {
     }
 }
 
-/// To other ranks.
+/// The number of `displaced` rows that move to other ranks.
 fn leaving(p: usize, displaced: f64) -> f64 {
     displaced * (1.0 - 1.0 / p as f64)
 }

@@ -62,7 +62,7 @@ impl Efficiency {
         n / (self.a * n + self.b)
     }
 
-    /// Of an infinitely large matrix, `1/a`.
+    /// The efficiency of an infinitely large matrix, `1/a`.
     pub fn limit(self) -> f64 {
         1.0 / self.a
     }

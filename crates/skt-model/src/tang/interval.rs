@@ -4,16 +4,16 @@ use crate::ModelError;
 use crate::error::{non_negative, positive};
 use skt_host::checkpoint_times;
 
-/// To first order: `sqrt(2 M delta)` (Young, 1974).
+/// The interval between checkpoints to first order, in seconds: `sqrt(2 M delta)` (Young, 1974).
 pub fn young_seconds(mtbf_seconds: f64, checkpoint_seconds: f64) -> Result<f64, ModelError> {
     positive("mtbf_seconds", mtbf_seconds)?;
     non_negative("checkpoint_seconds", checkpoint_seconds)?;
     Ok(checkpoint_times::young_seconds(mtbf_seconds, checkpoint_seconds))
 }
 
-/// From the end of a checkpoint to the start of the next: `tau = sqrt(2 M d) [1 + 1/3 (d/2M)^(1/2)
-/// + 1/9 (d/2M)] - d`, Tang et al., TPDS 2018, eq. 9, after Daly, FGCS 22, 2006; and `tau = M` if
-/// `d >= 2M`, as in Daly's paper; Tang et al. leave this case out.
+/// The interval from the end of a checkpoint to the start of the next, in seconds: `tau = sqrt(2 M
+/// d) [1 + 1/3 (d/2M)^(1/2) + 1/9 (d/2M)] - d`, Tang et al., TPDS 2018, eq. 9, after Daly, FGCS 22,
+/// 2006; and `tau = M` if `d >= 2M`, as in Daly's paper; Tang et al. leave this case out.
 pub fn daly_seconds(mtbf_seconds: f64, checkpoint_seconds: f64) -> Result<f64, ModelError> {
     let young_seconds = young_seconds(mtbf_seconds, checkpoint_seconds)?;
     let ratio = checkpoint_seconds / (2.0 * mtbf_seconds);

@@ -36,7 +36,7 @@ impl Protocol {
         !matches!(self, Self::None | Self::Abft)
     }
 
-    /// Of the data besides the workspace, and of parities.
+    /// Number of copies of the data besides the workspace, and number of parities.
     fn copies(self) -> (f64, f64) {
         match self {
             Self::None => (0.0, 0.0),
@@ -61,7 +61,7 @@ impl Protocol {
         1.0 / (1.0 + copies + parities * group.parity_ratio())
     }
 
-    /// Of a process.
+    /// Divides `total_bytes` of a process.
     pub fn split(self, group: Group, total_bytes: f64) -> MemorySplit {
         let (copies, parities) = self.copies();
         let workspace_bytes = total_bytes * self.available_fraction(group);
@@ -73,7 +73,7 @@ impl Protocol {
     }
 }
 
-/// Of a process (Tang et al., TPDS 2018, table 1: A1+A2, B, C+D).
+/// The memory of a process by content, in bytes (Tang et al., TPDS 2018, table 1: A1+A2, B, C+D).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MemorySplit {
     pub workspace_bytes: f64,

@@ -14,7 +14,7 @@ pub enum Saved {
 impl Saved {
     pub const ALL: [Self; 3] = [Self::Whole, Self::Side, Self::Corner];
 
-    /// When k of n columns are left.
+    /// Number of elements saved when k of n columns are left.
     pub fn elements(self, n: u64, k: u64) -> u128 {
         let (n, k) = (u128::from(n), u128::from(k));
         match self {
@@ -38,8 +38,8 @@ impl Saved {
         }
     }
 
-    /// Of the matrix that a checkpoint saves, if checkpoints are equally spaced in columns: 1, 1/2,
-    /// 1/3 (eq. 20).
+    /// The share of the matrix that a checkpoint saves on average if checkpoints are equally spaced
+    /// in columns: 1, 1/2, 1/3 (eq. 20).
     pub fn mean_fraction_by_column(self) -> f64 {
         match self {
             Self::Whole => 1.0,
@@ -48,8 +48,8 @@ impl Saved {
         }
     }
 
-    /// Of the matrix that a checkpoint saves, if checkpoints are equally spaced in *time*: 1, 3/4,
-    /// 3/5.
+    /// The share of the matrix that a checkpoint saves on average if checkpoints are equally spaced
+    /// in *time*: 1, 3/4, 3/5.
     ///
     /// An optimal interval is a time, and the first columns take longest. At the share t of the
     /// run, the trailing order is k = N (1-t)^(1/3), so the means are the integrals of (1-t)^(1/3)

@@ -5,22 +5,22 @@
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Platform {
-    /// As printed.
+    /// The machine's name, as printed.
     pub name: &'static str,
     pub cores: u64,
-    /// p_total, the units that fail.
+    /// Number of processors (p_total), the units that fail.
     pub processors: u64,
     /// Bytes of memory per processor that give beta of tables 2 and 3.
     pub processor_memory_bytes: f64,
     /// Flop/s of a processor (s_p) that give beta of tables 2 and 3.
     pub processor_flops: f64,
-    /// To write all memory to stable storage (C_Mem).
+    /// Seconds to write all memory to stable storage (C_Mem).
     pub write_seconds: f64,
-    /// To read all memory back.
+    /// Seconds to read all memory back.
     pub read_seconds: f64,
-    /// Of a processor (b_port).
+    /// Network bandwidth of a processor (b_port).
     pub port_bytes_per_second: f64,
-    /// The smallest that saturates the I/O network (q_min, eq. 20).
+    /// The smallest group that saturates the I/O network (q_min, eq. 20).
     pub smallest_group: u64,
 }
 
@@ -86,7 +86,7 @@ impl Platform {
         self
     }
 
-    /// Of the platform, `mu_p = mu / p_total` (section 3.1).
+    /// The MTBF of the platform, `mu_p = mu / p_total` (section 3.1).
     pub fn mtbf_seconds(&self, processor_mtbf_seconds: f64) -> f64 {
         processor_mtbf_seconds / self.processors as f64
     }

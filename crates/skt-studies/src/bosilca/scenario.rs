@@ -14,7 +14,7 @@ pub enum Application {
     Stencil3d,
 }
 
-// As printed.
+// The names as printed.
 named!(Application {
     Stencil2d: "2D-STENCIL",
     MatrixProduct: "MATRIX-PRODUCT",
@@ -52,7 +52,7 @@ pub enum Scenario {
     HierarchPort,
 }
 
-// As printed.
+// The names as printed.
 named!(Scenario {
     CoordIo: "COORD-IO",
     HierarchIo: "HIERARCH-IO",
@@ -77,8 +77,8 @@ impl Scenario {
         groups as usize
     }
 
-    /// Directions of the grid whose messages are logged, in units of beta: 1 for rows of a 2D grid,
-    /// 2 for both directions; 1, 2, 3 in 3D.
+    /// Number of neighbour directions of the grid whose messages are logged, in units of beta: 1
+    /// for rows of a 2D grid, 2 for both directions; 1, 2, 3 in 3D.
     fn logged_directions(self, application: Application) -> f64 {
         match (self, application) {
             (Self::CoordIo, _) => 0.0,

@@ -6,23 +6,24 @@ use skt_model::exact::{Coordinated, coordinated_waste};
 use skt_model::levels::{VALID_PERIOD_SHARE, Validity};
 use skt_model::optimum::{Minimum, minimize_log};
 
-/// G = 1 is the coordinated protocol.
+/// A protocol with its costs; G = 1 is the coordinated protocol.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WasteModel {
-    /// They checkpoint one after the other (G).
+    /// Number of groups that checkpoint one after the other (G).
     pub groups: usize,
-    /// Of one group, without logged messages (C_0(q)).
+    /// Seconds for the checkpoint of one group, without logged messages (C_0(q)).
     pub checkpoint_seconds: f64,
     /// Of one group, without logged messages (R_0(q)); it grows with the checkpoint.
     pub recovery_seconds: f64,
+    /// Seconds of downtime after a failure (D).
     pub downtime_seconds: f64,
     /// Of full speed, at which work continues during a checkpoint (alpha): 0 blocks, 1 hides it.
     pub overlap_fraction: f64,
-    /// Of work with message logging (lambda), above 0 and at most 1.
+    /// The speed of work with message logging (lambda), above 0 and at most 1.
     pub logging_speed: f64,
-    /// Of re-execution from the logs (rho), at least 1.
+    /// The speed of re-execution from the logs (rho), at least 1.
     pub replay_speed: f64,
-    /// Of the checkpoint, per second of work (beta), as a share of its size.
+    /// The growth of the checkpoint per second of work (beta), as a share of its size.
     pub growth_per_second: f64,
 }
 
@@ -58,7 +59,7 @@ impl WasteModel {
         Ok(())
     }
 
-    /// G C_0(q): of all checkpoints in a period, without logged messages.
+    /// G C_0(q): seconds of all checkpoints in a period, without logged messages.
     fn all_checkpoints_seconds(&self) -> f64 {
         self.groups as f64 * self.checkpoint_seconds
     }
@@ -150,7 +151,7 @@ impl WasteModel {
         1.0 - (1.0 - free) * (1.0 - failing).max(0.0)
     }
 
-    /// With the costs of the protocol, [exactly](skt_model::exact).
+    /// The waste of the coordinated protocol with the same costs, [exactly](skt_model::exact).
     pub fn exact_coordinated_waste(&self, period_seconds: f64, platform_mtbf_seconds: f64) -> f64 {
         let protocol = Coordinated {
             checkpoint_seconds: self.checkpoint_seconds,
@@ -161,8 +162,8 @@ impl WasteModel {
         coordinated_waste(&protocol, period_seconds, platform_mtbf_seconds)
     }
 
-    /// Has room for its checkpoints: `T >= G C_0(q) / (1 - G C_0(q) beta lambda alpha)`, or `None`
-    /// if the log grows faster than it can be written (eq. 18).
+    /// The shortest period that has room for its checkpoints: `T >= G C_0(q) / (1 - G C_0(q) beta
+    /// lambda alpha)`, or `None` if the log grows faster than it can be written (eq. 18).
     pub fn shortest_period_seconds(&self) -> Option<f64> {
         let all_seconds = self.all_checkpoints_seconds();
         let room =
@@ -170,7 +171,7 @@ impl WasteModel {
         (room > 0.0).then(|| all_seconds / room)
     }
 
-    /// By eq. 14 and 18.
+    /// Whether the formula holds for a period (eq. 14, 18).
     pub fn validity(&self, period_seconds: f64, platform_mtbf_seconds: f64) -> Validity {
         match self.shortest_period_seconds() {
             None => Validity::NoPeriod,
@@ -216,8 +217,8 @@ impl WasteModel {
         })
     }
 
-    /// `T* = sqrt(2 mu_p C (1 - alpha))` for the coordinated protocol (section 3.2; Young's formula
-    /// for alpha = 0), whether or not it is admissible.
+    /// `T* = sqrt(2 mu_p C (1 - alpha))` for the coordinated protocol (section
+    /// 3.2; Young's formula for alpha = 0), whether or not it is admissible.
     pub fn young_period_seconds(&self, platform_mtbf_seconds: f64) -> f64 {
         (2.0 * platform_mtbf_seconds
             * self.all_checkpoints_seconds()
@@ -238,9 +239,9 @@ impl WasteModel {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BestPeriod {
-    /// `None` if no period is admissible.
+    /// The period, or `None` if none is admissible.
     pub period_seconds: Option<f64>,
-    /// Of the period, at most 1; 1 if there is no period.
+    /// The waste of the period, at most 1; 1 if there is no period.
     pub waste: f64,
     pub validity: Validity,
 }

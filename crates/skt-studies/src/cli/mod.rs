@@ -160,7 +160,7 @@ fn write_all(folder: &Path) -> Result<(), StudyError> {
     Ok(())
 }
 
-/// As a drawing and as numbers.
+/// Writes a figure as a drawing and as numbers.
 fn write_both(folder: &Path, figure: &Figure) -> Result<(), StudyError> {
     write(&folder.join(format!("{}.svg", figure.id)), &figure.svg())?;
     write(&folder.join(format!("{}.csv", figure.id)), &figure.csv())

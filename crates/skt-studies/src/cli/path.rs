@@ -19,7 +19,7 @@ use skt_model::table::{Fields, table};
 use super::output;
 use crate::StudyError;
 
-/// A report of the largest machine has less.
+/// More than a report of the largest machine has.
 const REPORT_BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Debug, Args)]

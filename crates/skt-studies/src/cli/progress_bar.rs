@@ -1,6 +1,6 @@
 use std::io::{IsTerminal as _, Write as _};
 
-/// On standard error, if that is a terminal.
+/// A progress bar on standard error, if that is a terminal.
 pub(super) struct ProgressBar {
     what: &'static str,
     total: usize,

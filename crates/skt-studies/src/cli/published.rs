@@ -18,7 +18,7 @@ pub(super) fn execute() -> Result<(), StudyError> {
     output::print(&(table(&all) + &cofc + &growth(stellar, &predict_stellar()?)))
 }
 
-/// The first of a cluster's runs is the calibration.
+/// The runs of a cluster, of which the first is the calibration.
 fn growth(head: &str, runs: &[(Published, f64)]) -> String {
     let mut text = format!(
         "\n{head}; the first line is the calibration\n\n\

@@ -29,7 +29,7 @@ pub(super) fn law(args: &SimulateArgs) -> Result<Law, StudyError> {
     Ok(law)
 }
 
-/// Of all nodes together.
+/// Mean time between failures of all nodes together.
 fn system_mtbf_seconds(args: &SimulateArgs) -> Result<f64, StudyError> {
     at_least("nodes", args.nodes, 1, "1 or more")?;
     Ok(match law(args)? {
@@ -38,10 +38,10 @@ fn system_mtbf_seconds(args: &SimulateArgs) -> Result<f64, StudyError> {
     })
 }
 
-/// Of what, by which formula, and the value.
+/// A prediction: of what, by which formula, and its value.
 pub(super) type Formula = (&'static str, String, f64);
 
-/// All nodes checkpoint at once, in memory or to stable storage, or not at all.
+/// A job whose nodes checkpoint at the same time, in memory or to stable storage, or not at all.
 pub(super) fn coordinated(
     args: &SimulateArgs,
 ) -> Result<(CoordinatedJob, Vec<Formula>), StudyError> {
@@ -116,7 +116,7 @@ fn protection(args: &SimulateArgs) -> Result<Protection, StudyError> {
     })
 }
 
-/// For exponential failures; empty for other laws.
+/// Probabilities for in-memory checkpoints and exponential failures; empty for other laws.
 fn in_memory_formulas(
     args: &SimulateArgs,
     group: Group,
@@ -166,7 +166,7 @@ fn best_interval_seconds(model: &WasteModel, mtbf_seconds: f64) -> f64 {
     (best.at - checkpoint_seconds).max(1e-6 * mtbf_seconds)
 }
 
-/// Groups checkpoint one after the other, with message logging.
+/// A job of groups that checkpoint one after the other, with message logging.
 pub(super) fn hierarchical(
     args: &SimulateArgs,
 ) -> Result<(HierarchicalJob, Vec<Formula>), StudyError> {
@@ -248,7 +248,7 @@ impl Levelled {
     }
 }
 
-/// Images have `node_bytes` per node.
+/// The job that these flags describe, with levels of images of `node_bytes` per node.
 pub(super) fn levelled(
     args: &SimulateArgs,
     stated: &StatedLevels,
@@ -271,8 +271,8 @@ pub(super) fn levelled(
     Ok(Levelled { job, law, levels, schedule })
 }
 
-/// That do not apply together with levels. Failures of levels are memoryless, the only ones that
-/// the formula covers; their costs are stated, not derived from groups and spares.
+/// Refuses flags that do not apply together with levels. Failures of levels are memoryless, the
+/// only ones that the formula covers; their costs are stated, not derived from groups and spares.
 fn refuse_others(args: &SimulateArgs) -> Result<(), StudyError> {
     let in_memory = [ProtocolName::SelfCheckpoint, ProtocolName::Double];
     let others = [

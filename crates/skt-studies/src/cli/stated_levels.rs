@@ -6,21 +6,21 @@ use skt_host::units::{parse_bytes_per_second, parse_seconds};
 use skt_model::ModelError;
 use skt_model::levels::{Level, Levels, Schedule};
 
-/// As in `--level` of `simulate`.
+/// A level of images, as `--level` of `simulate` states it.
 #[derive(Debug, Clone, PartialEq)]
 struct Stated {
     reach: Reach,
-    /// Of each node, or of all nodes together if they share the level.
+    /// The bandwidth of each node, or of all nodes together if they share the level.
     bytes_per_second: f64,
-    /// Between two images; `None` for the best interval.
+    /// Seconds between two images; `None` for the best interval.
     every_seconds: Option<f64>,
-    /// Of work, by an image; `None` for all of the time that it takes to write.
+    /// Seconds of work that an image costs; `None` for all of the time that it takes to write.
     cost_seconds: Option<f64>,
-    /// Between failures that need this level and no nearer one.
+    /// Mean time between failures that need this level and no nearer one.
     mtbf_seconds: f64,
 }
 
-/// The nearest first.
+/// The levels of `simulate`, the nearest first.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct StatedLevels(Vec<Stated>);
 
@@ -55,8 +55,8 @@ impl Stated {
         Some(())
     }
 
-    /// Each of `nodes` nodes has an image of `node_bytes`. Without the reading of images, the
-    /// restart after a failure takes `outage_seconds`.
+    /// The level on `nodes` nodes, each with an image of `node_bytes`. Without the reading of
+    /// images, the restart after a failure takes `outage_seconds`.
     fn level(&self, nodes: usize, node_bytes: f64, outage_seconds: f64) -> Level {
         let bytes = match self.reach {
             Reach::Local => node_bytes,
@@ -82,7 +82,7 @@ impl FromStr for StatedLevels {
 }
 
 impl StatedLevels {
-    /// The levels below `memory`.
+    /// The levels below the level `memory`, on `nodes` nodes, each with images of `node_bytes`.
     pub(super) fn below(
         &self,
         memory: Level,
@@ -96,8 +96,8 @@ impl StatedLevels {
         Ok(levels)
     }
 
-    /// As stated, at the first checkpoint after that time, else as is best. An image is never begun
-    /// before the previous one of its level is done.
+    /// How often each level has an image: as stated, at the first checkpoint after that time, else
+    /// as is best. An image is never begun before the previous one of its level is done.
     pub(super) fn schedule(
         &self,
         levels: &Levels,

@@ -1,4 +1,4 @@
-//! INRIA RR-7950.
+//! Figures of Bosilca et al., INRIA RR-7950.
 
 use super::{Content, log_steps, sample, steps};
 use crate::StudyError;
@@ -6,7 +6,7 @@ use crate::bosilca::{Application, Platform, Scenario, WasteModel};
 use crate::plot::{Axis, Body, LineChart, Series};
 use skt_model::{ModelError, YEAR_SECONDS};
 
-/// One panel per platform and application, and one line per protocol.
+/// A figure with one panel per platform and application, and one line per protocol.
 pub(super) fn waste(caption: &str, platforms: &[Platform]) -> Result<Content, StudyError> {
     let mut panels = Vec::new();
     for platform in platforms {
@@ -42,7 +42,7 @@ fn waste_panel(platform: &Platform, application: Application) -> Result<LineChar
     })
 }
 
-/// That a panel varies: its axis, the range, and how it is set.
+/// A parameter of the model that a panel varies: its axis, the range, and how it is set.
 type Knob = (Axis, [f64; 2], fn(&mut WasteModel, f64));
 
 fn knobs() -> [Knob; 3] {
@@ -67,8 +67,8 @@ fn knobs() -> [Knob; 3] {
     ]
 }
 
-/// What hierarchical protocols save over the coordinated one while rho, lambda or alpha varies:
-/// alpha for both, rho and lambda only for the hierarchical ones.
+/// The waste that hierarchical protocols save over the coordinated one while rho, lambda or alpha
+/// varies. Alpha varies for both, rho and lambda only for the hierarchical ones.
 pub(super) fn parameters(
     number: &str,
     platform: &Platform,

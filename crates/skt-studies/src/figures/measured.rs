@@ -102,7 +102,7 @@ const MEASURED: &[Shown] = &[
     },
 ];
 
-/// Its figure, its series, its x and the value.
+/// A run: its figure, its series, its x and the value.
 type Row<'a> = (&'static Shown, &'a str, &'a str, f64);
 
 fn row(line: &str) -> Option<Row<'_>> {
@@ -112,7 +112,7 @@ fn row(line: &str) -> Option<Row<'_>> {
     Some((MEASURED.iter().find(|shown| shown.name == figure)?, series, x, value))
 }
 
-/// Each point is the median of its runs.
+/// The figures of a file of raw runs, each point the median of its runs.
 pub(crate) fn measured(text: &str) -> Result<Vec<Figure>, StudyError> {
     let is_run = |line: &&str| !line.starts_with('#') && *line != HEADER;
     let read = |(at, line)| {
@@ -129,7 +129,7 @@ pub(crate) fn measured(text: &str) -> Result<Vec<Figure>, StudyError> {
     Ok(shown.drain(..).map(|name| figure(of(name), &rows)).collect())
 }
 
-/// Without repetitions, in the order of the first of each.
+/// The words without repetitions, in the order of the first of each.
 fn in_order<'a>(words: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     words.fold(Vec::new(), |mut all, word| {
         if !all.contains(&word) {

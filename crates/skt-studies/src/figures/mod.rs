@@ -19,7 +19,7 @@ type Content = (String, Body);
 
 type Maker = fn() -> Result<Content, StudyError>;
 
-/// In the order of the index page.
+/// All figures with their titles, in the order of the index page.
 const CATALOGUE: &[(&str, &str, Maker)] = &[
     ("tang-04-efficiency", "HPL performance over the order of the matrix", tang::efficiency_fit),
     ("tang-05-top10", "Efficiency of the ten largest machines with less memory", tang::top10),
@@ -149,12 +149,12 @@ fn exascale(checkpoint_seconds: f64) -> [Platform; 2] {
         .map(|platform| platform.with_checkpoint_seconds(checkpoint_seconds))
 }
 
-/// In equal ratios.
+/// `count` values from `low` to `high` in equal ratios.
 fn log_steps(low: f64, high: f64, count: usize) -> impl Iterator<Item = f64> + Clone {
     (0..count).map(move |i| low * (high / low).powf(i as f64 / (count - 1) as f64))
 }
 
-/// In equal differences.
+/// `count` values from `low` to `high` in equal differences.
 fn steps(low: f64, high: f64, count: usize) -> impl Iterator<Item = f64> + Clone {
     (0..count).map(move |i| low + (high - low) * i as f64 / (count - 1) as f64)
 }

@@ -1,4 +1,4 @@
-//! m parities, scale, spares, and the simulator.
+//! Figures of our own: m parities, scale, spares, and the simulator.
 
 use super::{Content, log_steps, sample};
 use crate::StudyError;
@@ -30,7 +30,7 @@ pub(super) fn memory_of_parities() -> Result<Content, StudyError> {
     Ok((caption, Body::lines(x, y, series)))
 }
 
-/// A day's run on nodes with an MTBF of 5 years.
+/// The job of the figures over scale: a day's run on nodes with an MTBF of 5 years.
 fn day_job(protocol: Protocol, parities: usize, nodes: usize) -> Result<InMemoryJob, ModelError> {
     Ok(InMemoryJob {
         protocol,
@@ -171,7 +171,7 @@ fn self_waste(platform: &Platform, group: Group) -> Result<Vec<(f64, f64)>, Mode
     best_exact_waste(platform, &WasteModel::coordinated(checkpoint, checkpoint, 60.0, 0.0))
 }
 
-/// Over all periods, by the processor's MTBF in years.
+/// The least exact waste over all periods, by the processor's MTBF in years.
 fn best_exact_waste(
     platform: &Platform,
     model: &WasteModel,
@@ -323,7 +323,7 @@ const LOSS_INTERVAL_SECONDS: f64 = 500.0;
 const LOSS_NODES: usize = 64;
 const LOSS_NODE_MTBF_SECONDS: f64 = 5_000.0 * LOSS_NODES as f64;
 
-/// Groups like this keep the data or not, if an outage takes `outage_seconds`.
+/// The job whose groups like this keep the data or not, if an outage takes `outage_seconds`.
 fn loss_job(group: Group, outage_seconds: f64) -> InMemoryJob {
     InMemoryJob {
         protocol: Protocol::SelfCheckpoint,

@@ -8,7 +8,7 @@ padding:0 1rem;color:#222;line-height:1.45}figure{margin:2.5rem 0;border-top:1px
 padding-top:1rem}img{max-width:100%;height:auto}figcaption{max-width:50rem}nav a{margin-right:1em;\
 white-space:nowrap}code{background:#f3f3f3;padding:0 .2em}";
 
-/// For the SVG and CSV files of `figures` in the same folder.
+/// An HTML page for the SVG and CSV files of `figures` in the same folder.
 pub(crate) fn index_page(figures: &[Figure]) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

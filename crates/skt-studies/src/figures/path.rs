@@ -8,7 +8,7 @@ use skt_model::path::{Changes, Machine, Part, RunParams, predict};
 
 const GIB: f64 = (1u32 << 30) as f64;
 
-/// From the ranks of one node to 24,576 ranks.
+/// Grids from the ranks of one node to 24,576 ranks.
 const GRIDS: [(usize, usize); 6] = [(2, 2), (4, 4), (8, 8), (16, 16), (32, 48), (128, 192)];
 
 const ASSUMED: &str = "Compute as fitted on two cores (Zen 4); nodes of 64 cores and one link of 23 \
@@ -24,7 +24,7 @@ fn run(n: usize, grid: (usize, usize)) -> RunParams {
     RunParams { threads: 16, bcast: Bcast::TwoRingM, ..RunParams::new(n, 384, grid) }
 }
 
-/// Of a matrix of `gib` GiB per rank.
+/// The order of a matrix of `gib` GiB per rank.
 fn order(gib: f64, (p, q): (usize, usize)) -> usize {
     (gib * GIB / 8.0 * (p * q) as f64).sqrt() as usize / 384 * 384
 }

@@ -8,7 +8,7 @@ const SOURCE: &str = "Dahu, Cornebize et al., HPL 2.2 with a rank on each core o
                       (geometries: 30), NB 128, DEPTH 1, 2ring, binary exchange; theirs: simulated \
                       by them; ours: the walk over the critical path with their calibration.";
 
-/// Real, theirs and ours with equal processors.
+/// The rates over `x`: real, theirs and ours with equal processors.
 fn lines(
     runs: impl Iterator<Item = Published>,
     x: impl Fn(&Published) -> f64,

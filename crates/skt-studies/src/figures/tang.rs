@@ -1,4 +1,4 @@
-//! TPDS 2018.
+//! Figures of Tang et al., TPDS 2018.
 
 use super::ours::{CONFIDENCE, batch};
 use super::{Content, log_steps, sample, steps};
@@ -14,7 +14,7 @@ use skt_model::tang::volume::Saved;
 use skt_model::tang::{efficiency, interval};
 use skt_model::{Group, HOUR_SECONDS, ModelError};
 
-/// Of runs without checkpoint: order and seconds.
+/// Runs without checkpoint of table 3: order and seconds.
 const TABLE_3: [(f64, f64); 3] = [(129_280.0, 426.18), (154_880.0, 709.84), (234_240.0, 2_338.64)];
 
 pub(super) fn efficiency_fit() -> Result<Content, StudyError> {

@@ -1,4 +1,4 @@
-//! RFC 4180.
+//! The numbers of figures as CSV (RFC 4180).
 
 use super::{Body, LineChart, Point, Series};
 
@@ -56,7 +56,7 @@ fn row(fields: impl IntoIterator<Item = String>) -> String {
     quoted.collect::<Vec<_>>().join(",") + "\n"
 }
 
-/// At most ten significant digits, and no more than it needs.
+/// Formats a number with at most ten significant digits, and no more than it needs.
 pub(super) fn number(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return value.to_string();

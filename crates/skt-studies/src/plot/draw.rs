@@ -28,7 +28,7 @@ const CHART: (u32, u32) = (600, 380);
 const PANEL: (u32, u32) = (350, 280);
 const TITLE_HEIGHT: u32 = 40;
 const LEGEND_ROW: u32 = 20;
-/// Of 12 px and of the title, about.
+/// Width of a letter of 12 px and of the title, approximately.
 const LETTER: u32 = 7;
 const TITLE_LETTER: u32 = 10;
 
@@ -80,7 +80,7 @@ pub(super) fn document(figure: &Figure) -> String {
     svg
 }
 
-/// In `columns` of this width, each after its look.
+/// Draws the names of the series, in `columns` of this width, each after its look.
 fn draw_legend(area: &Area, names: &[&str], body: &Body, columns: usize, width: u32) -> Drawn {
     let is_measured = |name: &str| match body {
         Body::Panels { panels, .. } => {
@@ -102,7 +102,7 @@ fn draw_legend(area: &Area, names: &[&str], body: &Body, columns: usize, width: 
     Ok(())
 }
 
-/// Of the series of all panels, each once.
+/// The names of the series of all panels, each once.
 fn names(panels: &[LineChart]) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for series in panels.iter().flat_map(|panel| &panel.series) {
@@ -121,7 +121,7 @@ fn filled(look: usize) -> ShapeStyle {
     colour(look).filled()
 }
 
-/// In pixels, or in points of a chart.
+/// A line through pixels, or points of a chart.
 fn line<C>(points: Vec<C>, look: usize) -> PathElement<C> {
     // A colour that comes again is thinner.
     PathElement::new(points, colour(look).stroke_width(if look < COLOURS.len() { 2 } else { 1 }))
@@ -135,7 +135,7 @@ fn marker<C>(at: C, look: usize) -> Circle<C, i32> {
     )
 }
 
-/// `names` gives each series its look.
+/// Draws a chart of lines; `names` gives each series its look.
 fn lines(area: &Area, chart: &LineChart, names: &[&str]) -> Drawn {
     let points = || chart.series.iter().flat_map(|series| &series.points);
     let x = ends(&chart.x, points().map(|point| point.x));
@@ -153,7 +153,7 @@ fn lines(area: &Area, chart: &LineChart, names: &[&str]) -> Drawn {
     }
 }
 
-/// What `is_shown`, between these ends.
+/// Draws what `is_shown` of a chart of lines between these ends.
 fn draw_lines<X, Y>(
     area: &Area,
     chart: &LineChart,
@@ -195,7 +195,7 @@ where
     Ok(())
 }
 
-/// Those that the axis has, or those of the `values` that have a place on it.
+/// The ends of an axis: those that it has, or those of the `values` that have a place on it.
 fn ends(axis: &Axis, values: impl Iterator<Item = f64>) -> Range<f64> {
     let usable = values.filter(|value| value.is_finite() && (!axis.is_log || *value > 0.0));
     let of_data = usable.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {

@@ -5,12 +5,12 @@ mod draw;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Axis {
-    /// For people, with the unit: "platform MTBF (hours)".
+    /// The label for people, with the unit: "platform MTBF (hours)".
     pub(crate) label: &'static str,
-    /// For programs, with the unit: "platform_mtbf_hours".
+    /// The column name for programs, with the unit: "platform_mtbf_hours".
     pub(crate) column: &'static str,
     is_log: bool,
-    /// `None` for those of the data.
+    /// The fixed ends of the axis; `None` for those of the data.
     ends: Option<(f64, f64)>,
 }
 
@@ -36,11 +36,11 @@ pub(crate) struct Point {
     pub(crate) error: Option<f64>,
 }
 
-/// In order of x.
+/// A named series of points, in order of x.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Series {
     pub(crate) name: String,
-    /// Points are marked, with error bars, and not joined by a line.
+    /// Whether the points are marked, with error bars, and not joined by a line.
     pub(crate) is_measured: bool,
     pub(crate) points: Vec<Point>,
 }
@@ -54,7 +54,7 @@ impl Series {
         Self { name: name.into(), is_measured: false, points }
     }
 
-    /// With error bars, from `(x, y, half width)`.
+    /// Markers with error bars, from `(x, y, half width)`.
     pub(crate) fn measured(
         name: impl Into<String>,
         points: impl IntoIterator<Item = (f64, f64, f64)>,
@@ -77,13 +77,13 @@ pub(crate) enum Body {
     /// Charts of lines that share one legend, row by row; series of the same name look alike in all
     /// of them. A single chart has no title.
     Panels {
-        /// Charts per row.
+        /// Number of charts per row.
         columns: usize,
         panels: Vec<LineChart>,
     },
     /// One chart of bars, one group per category.
     Bars {
-        /// For people, and as the name of a column.
+        /// What the categories are, for people and as the name of a column.
         category: (&'static str, &'static str),
         categories: Vec<String>,
         y: Axis,
@@ -103,7 +103,7 @@ pub(crate) struct Figure {
     /// The file name without extension.
     pub(crate) id: &'static str,
     pub(crate) title: String,
-    /// What the figure shows, from which equations, with which numbers.
+    /// A paragraph on what the figure shows, from which equations, with which numbers.
     pub(crate) caption: String,
     pub(crate) body: Body,
 }
@@ -113,7 +113,7 @@ impl Figure {
         draw::document(self)
     }
 
-    /// One row per point, with a header that names units.
+    /// The figure's numbers, one row per point, with a header that names units.
     pub(crate) fn csv(&self) -> String {
         csv::rows(&self.body)
     }

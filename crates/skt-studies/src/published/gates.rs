@@ -7,9 +7,9 @@ use crate::StudyError;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Predicted {
     pub of: Published,
-    /// With equal processors, which is judged.
+    /// The rate with equal processors, which is judged.
     pub equal_gflops: f64,
-    /// With the slowest processor of the time.
+    /// The rate with the slowest processor of the time.
     pub slowest_gflops: f64,
 }
 
@@ -22,7 +22,7 @@ pub struct Gate {
     pub passed: bool,
 }
 
-/// `done` gets the number of runs that are predicted.
+/// Predicts all runs on Dahu; `done` gets the number of those that are predicted.
 pub(crate) fn predict_dahu(done: impl Fn(usize)) -> Result<Vec<Predicted>, StudyError> {
     let mut all = Vec::new();
     for of in published().filter(|of| of.machine == "dahu") {
@@ -35,8 +35,8 @@ pub(crate) fn predict_dahu(done: impl Fn(usize)) -> Result<Vec<Predicted>, Study
     Ok(all)
 }
 
-/// Of a cluster, each run with the rate that the model predicts from the first: its cores get the
-/// DGEMM rate with which `rate` predicts that run's rate.
+/// The runs on one node and more of a cluster, each with the rate that the model predicts from the
+/// first: its cores get the DGEMM rate with which `rate` predicts that run's rate.
 fn predict_from_one_node(
     machine: &str,
     cores: usize,
@@ -52,19 +52,19 @@ fn predict_from_one_node(
     all.into_iter().map(predicted).collect()
 }
 
-/// Each run of "cofc" with the rate that the model predicts from the first.
+/// The runs of the cluster "cofc", each with the rate that the model predicts from the first.
 pub fn predict_cofc() -> Result<Vec<(Published, f64)>, StudyError> {
     let rate = |of: &Published, flops| of.with_a_rank_a_node(&cofc(flops), COFC_CORES);
     predict_from_one_node("cofc", COFC_CORES, rate)
 }
 
-/// Each run of "stellar" with the rate that the model predicts from the first.
+/// The runs of the cluster "stellar", each with the rate that the model predicts from the first.
 pub fn predict_stellar() -> Result<Vec<(Published, f64)>, StudyError> {
     let rate = |of: &Published, flops| of.with_a_rank_a_core(&cofc(flops), STELLAR);
     predict_from_one_node("stellar", STELLAR.ranks_per_node, rate)
 }
 
-/// Relative to the real rate.
+/// By how much a predicted rate exceeds the real one, relative to that.
 pub fn error(predicted_gflops: f64, real_gflops: f64) -> f64 {
     predicted_gflops / real_gflops - 1.0
 }
@@ -75,7 +75,7 @@ impl Predicted {
     }
 }
 
-/// In the order in which they were set.
+/// The gates, in the order in which they were set.
 pub fn gates(all: &[Predicted]) -> [Gate; 4] {
     let of = |experiment: &str| {
         all.iter().filter(move |p| p.of.experiment == experiment).collect::<Vec<_>>()
@@ -105,7 +105,7 @@ pub fn gates(all: &[Predicted]) -> [Gate; 4] {
     ]
 }
 
-/// Spearman's, of two lists without equal values.
+/// Spearman's rank correlation of two lists without equal values.
 fn rank_correlation(a: &[f64], b: &[f64]) -> f64 {
     let ranks = |list: &[f64]| -> Vec<f64> {
         list.iter().map(|x| list.iter().filter(|y| *y < x).count() as f64).collect()

@@ -16,19 +16,19 @@
 use skt_host::choice::Pmap;
 use skt_model::path::{Machine, Placement};
 
-/// One for each core.
+/// Ranks of a node: one for each core.
 pub(crate) const RANKS_PER_NODE: usize = 32;
 
-/// Of DGEMM: the median over all calibrations of all processors of `dgemm_calibration.csv`, whose
-/// regression is per call `mnk M N K + intercept`.
+/// Seconds of a multiply-add of DGEMM: the median over all calibrations of all processors of
+/// `dgemm_calibration.csv`, whose regression is per call `mnk M N K + intercept`.
 const MULTIPLY_ADD_SECONDS: f64 = 7.339e-11;
-/// On the slowest of the 64 processors, the mean of its calibrations. All ranks of a process column
-/// wait for each other in each step, so the slowest one sets the pace.
+/// Seconds of a multiply-add on the slowest of the 64 processors, the mean of its calibrations. All
+/// ranks of a process column wait for each other in each step, so the slowest one sets the pace.
 const SLOWEST_MULTIPLY_ADD_SECONDS: f64 = 8.153e-11;
-/// On the slowest processor while four nodes were cooled badly (`dgemm_calibration_slownodes.csv`),
-/// as in March 2019.
+/// Seconds of a multiply-add on the slowest processor while four nodes were cooled badly
+/// (`dgemm_calibration_slownodes.csv`), as in March 2019.
 const HOT_MULTIPLY_ADD_SECONDS: f64 = 9.134e-11;
-/// The intercept: a call of DGEMM, the mean of `dgemm_calibration.csv`.
+/// The intercept: seconds of a call of DGEMM, the mean of `dgemm_calibration.csv`.
 const DGEMM_CALL_SECONDS: f64 = 2.404e-6;
 
 /// The kernels of `include/hpl_blas.h`, in seconds for an entry: DTRSM with `M^2 N` of them, the
@@ -60,14 +60,14 @@ const RECEIVE_SECONDS: (f64, f64) = (1.375_430e-6, 8.456_019e-11);
 /// Bytes of the message that carries a pivot and two rows of a panel of [`NB`] columns.
 const PIVOT_BYTES: f64 = 8.0 * (4.0 + 2.0 * NB);
 
-/// Of a large message on a link that is not shared.
+/// Seconds of a byte of a large message on a link that is not shared.
 const BYTE_SECONDS: f64 = 1.0 / (LINK_BYTES_PER_SECOND * LARGE_FACTOR);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Processors {
-    /// As the median.
+    /// All of them as the median.
     Equal,
-    /// As the slowest, which the others wait for.
+    /// All of them as the slowest, which the others wait for.
     Slowest,
     /// As [`Self::Slowest`], while four nodes were hot.
     Hot,
@@ -123,7 +123,7 @@ pub const DAHU: Placement = Placement {
     inner_share: LINK_BYTES_PER_SECOND / LOOPBACK_BYTES_PER_SECOND,
 };
 
-/// On the cluster of github.com/hpc-cofc/generic-benchmarks (commit 522ba68f).
+/// Cores of a node of the cluster of github.com/hpc-cofc/generic-benchmarks (commit 522ba68f).
 pub(crate) const COFC_CORES: usize = 40;
 
 /// The cluster `cofc` with cores of `flops` a second: a rank of Intel's HPL with 40 threads on each

@@ -18,17 +18,17 @@ pub struct Published {
     /// Year and month.
     pub date: &'static str,
     pub nodes: usize,
-    /// Without threads and placement.
+    /// The parameters, without threads and placement.
     pub run: RunParams,
-    /// How many times it was run.
+    /// Number of times that it was run.
     pub runs: usize,
-    /// The median.
+    /// The median of their rates.
     pub gflops: f64,
-    /// As the owners' simulation predicts.
+    /// The rate that the owners' simulation predicts.
     pub theirs_gflops: Option<f64>,
 }
 
-/// In the order of the file.
+/// All published runs, in the order of the file.
 pub fn published() -> impl Iterator<Item = Published> {
     RUNS.lines().skip(1).map(read)
 }
@@ -63,7 +63,7 @@ impl Published {
         self.with_a_rank_a_core(&dahu(processors), DAHU)
     }
 
-    /// With a rank on each core of its nodes.
+    /// The rate that the model predicts on `machine` with a rank on each core of its nodes.
     pub(crate) fn with_a_rank_a_core(
         &self,
         machine: &Machine,
@@ -74,7 +74,7 @@ impl Published {
         Ok(predict(&run, machine, &Changes::default())?.gflops)
     }
 
-    /// With `threads` threads on each node.
+    /// The rate that the model predicts on `machine` with `threads` threads on each node.
     pub(crate) fn with_a_rank_a_node(
         &self,
         machine: &Machine,

@@ -11,11 +11,11 @@ use skt_model::error::at_least;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Batch {
     pub runs: usize,
-    /// Gives the same outcomes on any number of threads.
+    /// The seed; the same seed gives the same outcomes on any number of threads.
     pub seed: u64,
-    /// 0 for one per core.
+    /// Number of threads; 0 for one per core.
     pub threads: usize,
-    /// Those that can fail.
+    /// Number of nodes that can fail.
     pub nodes: usize,
     pub law: Law,
     pub ages: Ages,
@@ -31,7 +31,7 @@ impl Batch {
         Ok(Summary::from_outcomes(&self.outcomes(job, progress)?))
     }
 
-    /// As [`Batch::run`], in the order of the runs.
+    /// Runs `job` as [`Batch::run`] does, and returns every outcome in the order of the runs.
     pub fn outcomes(
         &self,
         job: &impl Job,
@@ -45,8 +45,8 @@ impl Batch {
         let work = || -> Result<Vec<(usize, RunOutcome)>, StudyError> {
             let mut outcomes = Vec::new();
             loop {
-                // Relaxed suffices: it only decides which thread takes which run; join passes the
-                // results.
+                // Relaxed suffices: the counter only decides which thread takes which run; results
+                // are passed by join.
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 let Some(stream) = streams.get(index) else { return Ok(outcomes) };
                 let mut source = self.law.source(self.nodes, self.ages, stream.clone())?;
@@ -78,20 +78,20 @@ pub struct Summary {
     /// 1 - useful work / time, over all runs. A run that lost its data wasted all of its time;
     /// formulas of the waste do not cover such runs.
     pub waste: Estimate,
-    /// Of the runs that finished.
+    /// Seconds of the runs that finished.
     pub finished_time_seconds: Estimate,
     pub finished: Proportion,
-    /// At least once.
+    /// The share of runs that lost their data at least once.
     pub lost_data: Proportion,
     pub(crate) out_of_spares: Proportion,
     pub timed_out: Proportion,
     pub failures: Estimate,
-    /// Of time in downtime and recovery.
+    /// The share of time in downtime and recovery.
     pub(crate) outage_fraction: Estimate,
 }
 
 impl Summary {
-    /// There must be at least one.
+    /// Summarizes `outcomes`, of which there must be at least one.
     pub fn from_outcomes(outcomes: &[RunOutcome]) -> Self {
         let share = |test: &dyn Fn(&RunOutcome) -> bool| Proportion {
             hits: outcomes.iter().filter(|o| test(o)).count(),

@@ -14,14 +14,14 @@ use skt_model::inmemory::InMemoryJob;
 use skt_model::tang::memory::Protocol;
 use skt_model::{Group, ModelError};
 
-/// By the losses that it survives.
+/// The losses that the checkpoint survives.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Protection {
-    /// No loss of nodes loses data.
+    /// Stable storage: no loss of nodes loses data.
     Stable,
-    /// Every failure sends the job back to its start.
+    /// Nothing: every failure sends the job back to its start.
     Nothing,
-    /// Node i belongs to group i / n.
+    /// The memory of groups of nodes; node i belongs to group i / n.
     Memory {
         group: Group,
         /// Whether a failure during a checkpoint loses the data (single, Tang et al., fig. 6).
@@ -31,31 +31,31 @@ pub enum Protection {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CoordinatedJob {
-    /// To do, at full speed.
+    /// Work to do, in seconds of full speed.
     pub work_seconds: f64,
-    /// Of work at full speed between two checkpoints (W = T - C).
+    /// Work at full speed between two checkpoints (W = T - C).
     pub interval_seconds: f64,
-    /// C
+    /// C: seconds of a checkpoint.
     pub checkpoint_seconds: f64,
     /// alpha: the share of full speed at which work continues during a checkpoint.
     pub overlap_fraction: f64,
-    /// D: for detection and relaunch.
+    /// D: seconds for detection and relaunch.
     pub downtime_seconds: f64,
-    /// R
+    /// R: seconds for the recovery.
     pub recovery_seconds: f64,
     pub protection: Protection,
-    /// `None` for as many as needed.
+    /// Number of spare nodes; `None` for as many as needed.
     pub spares: Option<usize>,
-    /// When data are lost, instead of starting the work over.
+    /// Whether to stop when data are lost, instead of starting the work over.
     pub stop_at_loss: bool,
     /// After the last interval, too (for formulas of infinitely long jobs).
     pub checkpoint_at_end: bool,
-    /// The run is given up after them; `INFINITY` for never.
+    /// Seconds after which the run is given up; `INFINITY` for never.
     pub limit_seconds: f64,
 }
 
 impl CoordinatedJob {
-    /// This many whole periods, to stable storage.
+    /// A job of this many whole periods to stable storage.
     pub fn from_periods(model: &WasteModel, period_seconds: f64, periods: f64) -> Self {
         Self {
             // A little less than the last period's work: a sum of floats may end on either side.
@@ -120,9 +120,9 @@ struct CoordinatedRun<'a> {
     job: &'a CoordinatedJob,
     failures: &'a mut FailureSource,
     now: f64,
-    /// Done by the present state, in seconds.
+    /// Work done by the present state, in seconds.
     work: f64,
-    /// Held by the last completed checkpoint, in seconds.
+    /// Work held by the last completed checkpoint, in seconds.
     saved: f64,
     /// Work at which the next checkpoint starts, in seconds.
     next_checkpoint: f64,
@@ -200,7 +200,7 @@ impl<'a> CoordinatedRun<'a> {
         self.failures.pass(&mut self.now, duration)
     }
 
-    /// Downtime and recovery, with all failures that strike during them.
+    /// Passes downtime and recovery after `failure`, with all failures that strike during them.
     fn roll_back(&mut self, failure: Failure, in_checkpoint: bool) -> Result<(), Over> {
         let began = self.now;
         let mut lost = in_checkpoint

@@ -14,7 +14,7 @@ pub enum Law {
     /// Weibull, with density `k/h (x/h)^(k-1) e^(-(x/h)^k)`; k < 1 for infant mortality.
     Weibull {
         mtbf_seconds: f64,
-        /// k
+        /// The shape k.
         shape: f64,
     },
     /// Log-normal: the logarithm of the life is normal.
@@ -28,11 +28,11 @@ pub enum Law {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ages {
-    /// The machine has run for long: the first failure of a node comes after the residual of a life
-    /// seen at a random time.
+    /// The machine has run for long: the time to the first failure of a node is the
+    /// residual of a life seen at a random time.
     #[default]
     Steady,
-    /// As after a complete replacement.
+    /// All nodes are new, as after a complete replacement.
     New,
 }
 
@@ -63,7 +63,7 @@ impl Law {
         Ok(())
     }
 
-    /// For `nodes` nodes, with random numbers from `stream`.
+    /// A source of failures for `nodes` nodes, with random numbers from `stream`.
     pub(crate) fn source(
         &self,
         nodes: usize,
@@ -145,7 +145,7 @@ impl FailureSource {
         failure
     }
 
-    /// At the recorded times: the run enters the trace at its beginning.
+    /// The failures of a trace at their recorded times: the run enters the trace at its beginning.
     #[cfg(test)]
     pub(super) fn replayed(trace: Trace) -> Self {
         let (mut next, mut offset_seconds) = trace.enter(0.0);
@@ -205,7 +205,7 @@ impl Life {
         }
     }
 
-    /// That of the law of Weibull, or the median.
+    /// The scale of a life: that of the law of Weibull, or the median.
     fn scale_seconds(&self) -> f64 {
         match *self {
             Self::Weibull { scale_seconds, .. } => scale_seconds,
@@ -222,7 +222,7 @@ impl Life {
         }
     }
 
-    /// What is left of a life seen at a random time: a uniform share of a life drawn with
+    /// Draws what is left of a life seen at a random time: a uniform share of a life drawn with
     /// probability proportional to its length. Such a life has (x/h)^k ~ Gamma(1 + 1/k) for
     /// Weibull, and mu + sigma^2 in place of mu for the log-normal law.
     fn draw_residual(&self, stream: &mut Stream) -> f64 {

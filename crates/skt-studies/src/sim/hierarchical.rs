@@ -24,12 +24,12 @@ use skt_model::error::{at_least, check, positive};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HierarchicalJob {
     pub model: WasteModel,
-    /// T
+    /// T: seconds of a period.
     pub period_seconds: f64,
     pub periods: u64,
-    /// Group g has the nodes i with i G / nodes = g.
+    /// Number of nodes; group g has the nodes i with i G / nodes = g.
     pub nodes: usize,
-    /// The run is given up after them; `INFINITY` for never.
+    /// Seconds after which the run is given up; `INFINITY` for never.
     pub limit_seconds: f64,
 }
 
@@ -59,15 +59,15 @@ struct HierarchicalRun<'a> {
     checkpoint_seconds: f64,
     recovery_seconds: f64,
     now: f64,
-    /// In seconds of full speed, before the factor lambda.
+    /// Progress in seconds of full speed, before the factor lambda.
     progress: f64,
     /// The progress at which the work phase of this period ends.
     work_end: f64,
-    /// Work of a struck checkpoint, in seconds at full speed.
+    /// Work that a struck checkpoint still owes, in seconds at full speed.
     owed: f64,
-    /// Checkpoints, in this period.
+    /// Number of checkpoints done in this period.
     done: usize,
-    /// `None` in the first period.
+    /// `work_end` of the previous period; `None` in the first period.
     previous_work_end: Option<f64>,
     outcome: RunOutcome,
 }
@@ -198,8 +198,8 @@ impl<'a> HierarchicalRun<'a> {
         Ok(())
     }
 
-    /// Downtime, recovery and re-execution of the group of `failure`, after `wait` seconds in which
-    /// a running checkpoint ends; and of all groups that are struck during that time.
+    /// Passes downtime, recovery and re-execution of the group of `failure`, after `wait` seconds
+    /// in which a running checkpoint ends; and of all groups that are struck during that time.
     fn recover(&mut self, failure: Failure, wait: f64) -> Result<(), TimedOut> {
         let began = self.now;
         self.outcome.failures += 1;

@@ -21,32 +21,32 @@ const STATED_NODES: f64 = 1e6;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ImageLevel {
-    /// Checkpoints per image.
+    /// Number of checkpoints per image.
     pub every: usize,
-    /// The work stands still for an image.
+    /// Seconds that the work stands still for an image.
     pub cost_seconds: f64,
-    /// From the end of a checkpoint until its image can be restored.
+    /// Seconds from the end of a checkpoint until its image can be restored.
     pub write_seconds: f64,
-    /// From a failure that needs this level until the work continues.
+    /// Seconds from a failure that needs this level until the work continues.
     pub outage_seconds: f64,
-    /// Those whose failures need this level. They follow the nodes of the lower levels.
+    /// Number of nodes whose failures need this level. They follow the nodes of the lower levels.
     pub nodes: usize,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct LevelledJob {
-    /// To do, at full speed.
+    /// Work to do, in seconds of full speed.
     pub work_seconds: f64,
-    /// Of work from one checkpoint to the next.
+    /// Seconds of work from one checkpoint to the next.
     pub interval_seconds: f64,
     pub checkpoint_seconds: f64,
-    /// From a failure that memory survives until the work continues.
+    /// Seconds from a failure that memory survives until the work continues.
     pub outage_seconds: f64,
-    /// From node 0 on, those whose failures memory survives.
+    /// Number of nodes, from node 0 on, whose failures memory survives.
     pub nodes: usize,
-    /// The nearest first.
+    /// The levels of images, the nearest first.
     pub images: Vec<ImageLevel>,
-    /// The run is given up after them; `INFINITY` for never.
+    /// Seconds after which the run is given up; `INFINITY` for never.
     pub limit_seconds: f64,
 }
 
@@ -107,7 +107,7 @@ impl LevelledJob {
         self.nodes + self.images.iter().map(|level| level.nodes).sum::<usize>()
     }
 
-    /// 0 is memory.
+    /// The level that the failure of a node needs; 0 is memory.
     fn needs(&self, node: usize) -> usize {
         let mut first = self.nodes;
         let is_below = |level: &&ImageLevel| {
@@ -135,7 +135,7 @@ struct Images {
     whole: Option<f64>,
     /// Seconds of work held by the image that is being written, and when that is done.
     under_way: Option<(f64, f64)>,
-    /// Checkpoints since the last image of this start; `None` before the first image.
+    /// Number of checkpoints since the last image of this start; `None` before the first image.
     since: Option<usize>,
 }
 
@@ -143,7 +143,7 @@ struct LevelledRun<'a> {
     job: &'a LevelledJob,
     failures: &'a mut FailureSource,
     now: f64,
-    /// Seconds done by the present state.
+    /// Seconds of work done by the present state.
     work: f64,
     /// Seconds of work held by the checkpoint in memory.
     saved: f64,
@@ -177,7 +177,7 @@ impl<'a> LevelledRun<'a> {
         self.now > self.job.limit_seconds
     }
 
-    /// Up to the next checkpoint, and that checkpoint with its images.
+    /// Works up to the next checkpoint, and takes that checkpoint with its images.
     fn step(&mut self) -> Result<(), Failure> {
         let target = (self.saved + self.job.interval_seconds).min(self.job.work_seconds);
         self.pass(target - self.work)?;
@@ -196,7 +196,7 @@ impl<'a> LevelledRun<'a> {
         Ok(())
     }
 
-    /// Of the checkpoint that ended at `ended`, if one is due.
+    /// Begins an image of the checkpoint that ended at `ended`, if one is due.
     fn image(&mut self, number: usize, ended: f64) -> Result<(), Failure> {
         let (level, images) = (&self.job.images[number], &mut self.images[number]);
         images.complete(ended);
@@ -215,7 +215,7 @@ impl<'a> LevelledRun<'a> {
         self.failures.pass(&mut self.now, duration)
     }
 
-    /// The outage after `failure`, with all failures that strike during it.
+    /// Passes the outage after `failure`, with all failures that strike during it, and restarts.
     fn roll_back(&mut self, failure: Failure) {
         let began = self.now;
         self.images.iter_mut().for_each(|images| images.end(began));
@@ -237,7 +237,7 @@ impl<'a> LevelledRun<'a> {
         self.work = self.saved;
     }
 
-    /// From the newest image on level `needs` or above.
+    /// Continues from the newest image on level `needs` or above.
     fn restore(&mut self, needs: usize) {
         let (lost, left) = self.images.split_at_mut(needs - 1);
         lost.iter_mut().for_each(|images| images.whole = None);
@@ -250,13 +250,14 @@ impl<'a> LevelledRun<'a> {
 }
 
 impl Images {
-    /// An image that is done by `now` becomes restorable.
+    /// Makes an image that is done by `now` restorable.
     fn complete(&mut self, now: f64) {
         if let Some((work, _)) = self.under_way.take_if(|(_, done)| *done <= now) {
             self.whole = Some(work);
         }
     }
 
+    /// Ends the job's images: one that is not done by `now` is lost.
     fn end(&mut self, now: f64) {
         self.complete(now);
         (self.under_way, self.since) = (None, None);
@@ -290,7 +291,7 @@ mod tests {
         }
     }
 
-    /// With failures at these times, of these nodes.
+    /// The outcome of the job with failures at these times, of these nodes.
     fn against(failures: &str) -> RunOutcome {
         let job = job();
         job.validate().unwrap();

@@ -22,7 +22,7 @@ pub use stats::{Estimate, Proportion};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunEnd {
     Finished,
-    /// The job was to stop then.
+    /// Data were lost and the job was to stop then.
     DataLost,
     /// A node failed and no spare was left.
     OutOfSpares,
@@ -33,18 +33,18 @@ pub enum RunEnd {
 pub struct RunOutcome {
     pub end: RunEnd,
     pub time_seconds: f64,
-    /// Useful work, in seconds of full speed.
+    /// Useful work done, in seconds of full speed.
     pub work_seconds: f64,
-    /// Of the job's nodes.
+    /// Number of failures of the job's nodes.
     pub failures: u64,
     pub(crate) failures_in_checkpoint: u64,
-    /// Including downtimes.
+    /// Number of failures during a downtime or a recovery.
     pub(crate) failures_in_recovery: u64,
-    /// Completed ones (of all groups, if there are several).
+    /// Number of completed checkpoints (of all groups, if there are several).
     pub checkpoints: u64,
-    /// How many times the work began again.
+    /// How many times data were lost and the work began again.
     pub(crate) data_losses: u64,
-    /// In downtime and recovery.
+    /// Seconds spent in downtime and recovery.
     pub outage_seconds: f64,
 }
 
@@ -72,6 +72,6 @@ impl RunOutcome {
 }
 
 pub trait Job: Sync {
-    /// With the failures of one source.
+    /// Simulates one run with the failures of one source.
     fn run(&self, failures: &mut FailureSource) -> RunOutcome;
 }

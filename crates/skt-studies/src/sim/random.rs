@@ -1,7 +1,7 @@
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// One xoshiro256++ stream, which no other run shares.
+/// A stream of random numbers that no other run shares.
 #[derive(Debug, Clone)]
 pub struct Stream(Xoshiro256PlusPlus);
 

@@ -1,13 +1,13 @@
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     pub mean: f64,
-    /// Of one run.
+    /// The standard deviation of one run.
     pub deviation: f64,
     pub count: usize,
 }
 
 impl Estimate {
-    /// NaN if there are none.
+    /// The mean and the deviation of `samples`; NaN if there are none.
     pub(crate) fn from_samples(samples: impl Iterator<Item = f64>) -> Self {
         // Welford's update has no cancellation, however large the mean is.
         let (mut count, mut mean, mut squares) = (0usize, 0.0, 0.0);
@@ -24,7 +24,7 @@ impl Estimate {
         Self { mean, deviation, count }
     }
 
-    /// Of the confidence interval, by Student's t.
+    /// Half the width of the confidence interval, by Student's t.
     pub fn half_width(&self, confidence: f64) -> f64 {
         student_quantile(confidence, self.count.saturating_sub(1)) * self.deviation
             / (self.count as f64).sqrt()
@@ -115,7 +115,7 @@ pub(crate) fn student_quantile(confidence: f64, freedom: usize) -> f64 {
     z * (1.0 + g1 / n + g2 / (n * n) + g3 / n.powi(3))
 }
 
-/// The highest coefficient is the first.
+/// Evaluates a polynomial, with the highest coefficient first.
 fn horner(coefficients: &[f64], x: f64) -> f64 {
     coefficients.iter().fold(0.0, |sum, c| sum * x + c)
 }

@@ -6,7 +6,7 @@ use skt_host::shown::shown;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("failure trace, line {line}: {reason}")]
 pub struct BadTrace {
-    /// From 1; 0 for the file as a whole.
+    /// The line, from 1; 0 for the file as a whole.
     line: usize,
     /// What is wrong, and what is expected.
     reason: String,
@@ -14,9 +14,9 @@ pub struct BadTrace {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Failure {
-    /// From the start of the run.
+    /// Seconds from the start of the run.
     pub at_seconds: f64,
-    /// In the job, 0 to nodes - 1.
+    /// The position in the job, 0 to nodes - 1.
     pub node: usize,
 }
 
@@ -35,7 +35,7 @@ impl PartialOrd for Failure {
     }
 }
 
-/// Cheap to clone.
+/// Recorded failures of a machine, cheap to clone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trace {
     failures: Arc<[Failure]>,
@@ -90,7 +90,7 @@ impl Trace {
         false
     }
 
-    /// Of the whole machine.
+    /// Mean time between failures of the whole machine, in seconds.
     pub fn system_mtbf_seconds(&self) -> f64 {
         self.span_seconds / self.failures.len() as f64
     }
@@ -110,7 +110,7 @@ impl Trace {
         (self.failures.partition_point(|f| f.at_seconds < entered_seconds), -entered_seconds)
     }
 
-    /// Moves `next` to the failure after it.
+    /// Returns the failure at `next`, and moves `next` to the one after it.
     pub(super) fn step(&self, next: &mut usize, offset_seconds: &mut f64) -> Failure {
         if *next == self.failures.len() {
             *next = 0;

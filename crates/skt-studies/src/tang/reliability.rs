@@ -5,22 +5,22 @@ use skt_model::error::{at_least, non_negative, positive};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Run {
-    /// Of the job (N_t).
+    /// Number of processes of the job (N_t).
     pub processes: usize,
-    /// Processes of a group (N_g).
+    /// Number of processes of a group (N_g).
     pub group_size: usize,
-    /// Of the whole system.
+    /// Mean time between failures of the whole system.
     pub system_mtbf_seconds: f64,
     pub checkpoint_seconds: f64,
-    /// A second loss in the group is fatal during them.
+    /// Seconds of one recovery, during which a second loss in the group is fatal.
     pub recovery_seconds: f64,
-    /// From the start of a checkpoint to the start of the next.
+    /// Seconds from the start of a checkpoint to the start of the next.
     pub interval_seconds: f64,
     pub run_seconds: f64,
 }
 
 impl Run {
-    /// The example of Tang et al., TPDS 2018.
+    /// The example of Tang et al., TPDS 2018, figure 12, for a run of `run_seconds`.
     pub fn figure_12(run_seconds: f64) -> Self {
         Self {
             processes: 160_000,
@@ -49,16 +49,16 @@ impl Run {
         self.processes as f64 / self.group_size as f64 * self.system_mtbf_seconds
     }
 
-    /// alpha of eq. 13: time spent in checkpoints over the MTBF. The paper writes it with a minus
-    /// sign in both equations, which cannot be meant (the probability would be negative); here
-    /// alpha >= 0 and P = exp(-alpha).
+    /// The exponent alpha of eq. 13: time spent in checkpoints over the MTBF. The paper writes it
+    /// with a minus sign in both equations, which cannot be meant (the probability would be
+    /// negative); here alpha >= 0 and P = exp(-alpha).
     pub(crate) fn checkpoint_exponent(&self) -> f64 {
         let checkpoints = self.run_seconds / self.interval_seconds;
         self.checkpoint_seconds / self.system_mtbf_seconds * checkpoints
     }
 
-    /// beta of eq. 14: time spent in recoveries over the group's MTBF. Its sign differs from the
-    /// paper's for the same reason as that of [`Run::checkpoint_exponent`].
+    /// The exponent beta of eq. 14: time spent in recoveries over the group's MTBF. Its sign
+    /// differs from the paper's for the same reason as that of [`Run::checkpoint_exponent`].
     pub(crate) fn recovery_exponent(&self) -> f64 {
         let failures = self.run_seconds / self.system_mtbf_seconds;
         self.recovery_seconds / self.group_mtbf_seconds() * failures

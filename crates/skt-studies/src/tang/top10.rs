@@ -2,7 +2,7 @@
 
 use skt_model::tang::efficiency::with_memory_lower_bound;
 
-/// Of the TOP500 list.
+/// A machine of the TOP500 list.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ListedMachine {
     pub name: &'static str,
@@ -11,12 +11,12 @@ pub struct ListedMachine {
 }
 
 impl ListedMachine {
-    /// Rmax / Rpeak.
+    /// The efficiency, Rmax / Rpeak.
     pub(crate) fn efficiency(&self) -> f64 {
         self.rmax_tflops / self.rpeak_tflops
     }
 
-    /// The lower bound: Tang et al., TPDS 2018, eq. 5.
+    /// The lower bound of the efficiency with a share of the memory: Tang et al., TPDS 2018, eq. 5.
     pub(crate) fn efficiency_with_memory(&self, memory_fraction: f64) -> f64 {
         with_memory_lower_bound(self.efficiency(), memory_fraction)
             .expect("Rmax is below Rpeak in the table, the fraction comes from the caller's figure")
@@ -27,7 +27,7 @@ const fn machine(name: &'static str, rmax_tflops: f64, rpeak_tflops: f64) -> Lis
     ListedMachine { name, rmax_tflops, rpeak_tflops }
 }
 
-/// The first ten, the latest when the paper was revised.
+/// The first ten of the TOP500 list of June 2017, the latest when the paper was revised.
 pub const JUNE_2017: [ListedMachine; 10] = [
     machine("TaihuLight", 93_014.6, 125_435.9),
     machine("Tianhe-2", 33_862.7, 54_902.4),

@@ -23,7 +23,7 @@ fn rates(levels: &Levels) -> Vec<f64> {
     [&levels.memory].into_iter().chain(&levels.images).map(|one| 1.0 / one.mtbf_seconds).collect()
 }
 
-/// With a number of nodes that gives the rates of the levels.
+/// The waste by the simulator of the same levels, with a number of nodes that gives their rates.
 fn simulated(levels: &Levels, schedule: &Schedule, runs: usize) -> Estimate {
     let (job, law) = LevelledJob::from_levels(levels, schedule, SIMULATED_WORK_SECONDS).unwrap();
     job.validate().unwrap();

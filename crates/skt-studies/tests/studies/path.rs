@@ -99,7 +99,7 @@ fn unusable_reports_and_flags_are_refused() {
     }
 }
 
-/// As `--json` writes it, without the fields that the model does not read.
+/// A report of one test, as `--json` writes it, without the fields that the model does not read.
 fn path_report(n: usize, nb: usize, phases: &serde_json::Value, protection: &str) -> String {
     let seconds: f64 = phases.as_object().unwrap().values().map(|s| s.as_f64().unwrap()).sum();
     format!(

@@ -2,7 +2,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Cuts the line into arguments at blanks.
+/// Runs a line, which is cut into its arguments at blanks.
 fn run(folder: &Path, line: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_skt-studies"));
     command.args(line.split_whitespace()).current_dir(folder).output().unwrap()
@@ -16,7 +16,7 @@ pub(crate) fn stdout(folder: &Path, line: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Of a call that ends with exit code 2.
+/// The message of a call that ends with exit code 2.
 #[track_caller]
 pub(crate) fn refusal(folder: &Path, line: &str) -> String {
     let output = run(folder, line);

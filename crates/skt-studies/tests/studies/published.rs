@@ -9,7 +9,7 @@ fn count(experiment: &str, date: &str) -> usize {
     published().filter(|of| of.experiment == experiment && of.date.starts_with(date)).count()
 }
 
-/// Of different sizes in October 2018, of `from` rows and more.
+/// The runs of different sizes in October 2018, of `from` rows and more.
 fn sizes(from: usize) -> impl Iterator<Item = Published> {
     published().filter(move |of| of.date == "2018-10" && of.run.n >= from)
 }

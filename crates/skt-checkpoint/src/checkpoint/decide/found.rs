@@ -9,7 +9,7 @@ pub(crate) struct FoundSegment {
     pub id: SegmentId,
     /// `None` when the header is not whole, or has other parameters.
     pub content: Option<Content>,
-    /// How its parameters differ from those of this start, in words.
+    /// The differences of its parameters from those of this start, in words, if there are any.
     pub other: Option<String>,
 }
 

@@ -50,7 +50,7 @@ use super::record::{Holds, StartId};
 pub(crate) use super::refusal::Damage;
 pub use super::refusal::{Refusal, Surface};
 
-/// `offers` has one entry per process, in the order of their ranks.
+/// Decides for the whole job. `offers` has one entry per process, in the order of their ranks.
 pub(crate) fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
     if let Some(held) = Obstacle::refusal(offers.iter().map(|offer| offer.held.clone())) {
         return Err(held);
@@ -243,7 +243,7 @@ fn with_images(
     }
 }
 
-/// `None` if no segment that counts is marked as finished.
+/// What is left of a run that has ended; `None` if no segment that counts is marked as finished.
 fn finished(offers: &[Offer]) -> Option<Finished> {
     let base = lineage(offers);
     let keeps = |content: &Content| counts(content, base) && !content.record.is_hollow();

@@ -46,9 +46,9 @@ pub(crate) struct Offer {
     pub rank_in_run: Option<usize>,
     pub held: Option<Obstacle>,
     pub segments: Vec<FoundSegment>,
-    /// By level.
+    /// The images that the process sees, by level.
     pub images: Vec<Vec<FoundImage>>,
-    /// For each level, why the process does not see all of it.
+    /// For each level, why the process does not see everything there, if the disk fails.
     pub failures: Vec<Option<String>>,
 }
 
@@ -56,15 +56,15 @@ pub(super) fn contents(offers: &[Offer]) -> impl Iterator<Item = &Content> {
     offers.iter().flat_map(|offer| &offer.segments).filter_map(|segment| segment.content.as_ref())
 }
 
-/// Distinct ones; all processes of a node find the same.
+/// The number of distinct segments; all processes of a node find the same ones.
 pub(super) fn segments(offers: &[Offer]) -> usize {
     let all = offers.iter().flat_map(|offer| offer.segments.iter().map(move |it| (offer, it)));
     let known = all.filter(|(_, segment)| segment.content.is_some());
     known.map(|(offer, segment)| (&offer.node, segment.id)).collect::<BTreeSet<_>>().len()
 }
 
-/// A start that resumed from images that have rotted in part has recorded it. They survive fewer
-/// losses, like images that are incomplete.
+/// Whether the newest images are known to have rotted in part: a start that resumed from them has
+/// recorded it. They survive fewer losses, like images that are incomplete.
 pub(super) fn has_rotten_images(offers: &[Offer]) -> bool {
     let base = lineage(offers);
     contents(offers).any(|content| counts(content, base) && content.record.has_rotten_images())
@@ -127,7 +127,7 @@ pub(super) fn left(offers: &[Offer], base: StartId, is_missed: bool) -> Vec<Star
     left
 }
 
-/// Whether a segment is not stale.
+/// Whether a segment is not stale, for the lineage `base`.
 pub(super) fn counts(Content { record, .. }: &Content, base: StartId) -> bool {
     record.lineage() == base || record.joined().contains(&base)
 }

@@ -125,13 +125,13 @@ impl StartPlan {
 pub(crate) struct Finished {
     pub epoch: u64,
     pub holder: Holder,
-    /// Once its holder has broadcast it.
+    /// The result, once its holder has broadcast it.
     pub result: Vec<u8>,
     /// The starts that segments out of reach may name as their lineage.
     pub left: Vec<StartId>,
     /// For each process, the segments that count and lack the result: it writes the result to them.
     pub mark: Vec<Vec<SegmentId>>,
-    /// Useless segments, which each process removes at once.
+    /// Segments that cannot be used, which each process removes at once.
     pub discard: Vec<Vec<SegmentId>>,
     /// Segments that count, which each process removes once the result is reported.
     pub keep: Vec<Vec<SegmentId>>,

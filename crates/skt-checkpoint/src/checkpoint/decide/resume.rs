@@ -17,8 +17,8 @@ pub(super) fn this_start(offers: &[Offer], rules: &Rules) -> StartId {
     StartId { number: rules.config.clock.max(newest + 1), nonce: rules.config.nonce }
 }
 
-/// The processes of `found` hold the `usable` content of each rank. Segments in memory that no
-/// process takes over are discarded.
+/// The plan to resume from `epoch` with the `usable` content of each rank, which the processes of
+/// `found` hold. Segments in memory that no process takes over are discarded.
 pub(in super::super) fn resume(
     offers: &[Offer],
     found: &[Offer],
@@ -64,7 +64,7 @@ pub(in super::super) fn resume(
     })
 }
 
-/// As the segments record them; refused if one has lost too much.
+/// The groups, as the segments record them; refused if one has lost too much.
 fn stored_groups(
     size: usize,
     usable: &BTreeMap<usize, &Content>,

@@ -91,7 +91,7 @@ fn hold_on_a_run_is_temporary_if_so_on_all_nodes() {
     assert_eq!(planned(&all, &RULES), refused(2, "it works", false));
 }
 
-/// A replacement that is not rebuilt.
+/// The record of a replacement that is not rebuilt.
 fn hollow() -> Record {
     let mut record = Record::for_new_segment();
     record.join(BASE, &[]);

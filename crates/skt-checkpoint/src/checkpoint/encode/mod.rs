@@ -44,7 +44,7 @@ impl RegionView<'_> {
         self.areas.stripes
     }
 
-    /// Bytes `bytes` of each row, for messages of about `message_bytes`.
+    /// The tiles of a band, bytes `bytes` of each row, for messages of about `message_bytes`.
     pub(super) fn tiles(
         &self,
         band: usize,
@@ -162,8 +162,8 @@ impl RegionView<'_> {
     }
 }
 
-/// Made at their first use and kept. On huge pages if the system grants them, because a transport
-/// that copies between processes is twice as fast there.
+/// Buffers for messages, made at their first use and kept. They are on huge pages if the system
+/// grants them, because a transport that copies between processes is twice as fast there.
 #[derive(Default)]
 pub(crate) struct Scratch {
     buffers: Vec<PageBuf>,
@@ -171,7 +171,7 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// At least `bytes`, with any contents.
+    /// A buffer of at least `bytes`, with any contents.
     fn take(&mut self, bytes: usize) -> Result<PageBuf> {
         let doubles = bytes.div_ceil(size_of::<f64>());
         match self.buffers.pop() {

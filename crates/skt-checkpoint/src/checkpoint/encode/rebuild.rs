@@ -28,7 +28,7 @@ pub(crate) struct CellPosition {
     pub region: usize,
     pub band: usize,
     pub stripe: usize,
-    /// Counted from the first of each block.
+    /// The row, counted from the first of each block.
     pub row: usize,
     pub cell: usize,
 }

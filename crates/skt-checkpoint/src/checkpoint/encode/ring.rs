@@ -42,9 +42,9 @@ pub(in super::super) struct Rounds {
     pub window: usize,
     pub message_bytes: usize,
     pub slot: usize,
-    /// Oldest first.
+    /// Rounds in progress, oldest first.
     pub running: VecDeque<Round>,
-    /// Of the present band, those whose rounds have not started.
+    /// Tiles of the present band whose rounds have not started.
     pub tiles: VecDeque<Tile>,
 }
 
@@ -84,7 +84,7 @@ impl Round {
 }
 
 impl RegionView<'_> {
-    /// The parities of the tile will be stored in set `set`.
+    /// Starts the round of a tile, whose parities will be stored in set `set`.
     pub(in super::super) fn start_round(
         &mut self,
         region: usize,
@@ -101,8 +101,8 @@ impl RegionView<'_> {
         Ok(round)
     }
 
-    /// Waits for the round's sums if they have not arrived. Returns the round, or `None` after the
-    /// last turn, when the parities are in set `set`.
+    /// Does the next turn of a round; waits for its sums if they have not arrived. Returns the
+    /// round, or `None` after the last turn, when the parities are in set `set`.
     pub(in super::super) fn turn(
         &mut self,
         mut round: Round,

@@ -51,7 +51,7 @@ impl Encoding {
         Ok(EncodingSchedule { epoch, units, begun: 0, ready, rounds })
     }
 
-    /// All rows are final here.
+    /// Completes an encoding whose rows are all final here.
     pub(crate) fn finish(
         &mut self,
         segment: &mut OwnSegment,

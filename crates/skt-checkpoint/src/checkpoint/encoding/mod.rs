@@ -16,7 +16,7 @@ use skt_store::layout::Active;
 
 type Parts = (Vec<Active>, Option<Vec<Vec<Active>>>);
 
-/// For each damaged cell, the members on which it is damaged.
+/// The damaged cells of a group: for each cell, the members on which it is damaged.
 pub(super) type Damaged = BTreeMap<CellPosition, BTreeSet<usize>>;
 
 pub(super) struct Encoding {
@@ -46,8 +46,8 @@ impl Encoding {
         self.group.rank()
     }
 
-    /// The least of all members, rounded down to whole cells. Everything is active if there is no
-    /// copy yet. Collective over the group.
+    /// The least active corners and stages of all members, rounded down to whole cells. Everything
+    /// is active if there is no copy yet. Collective over the group.
     pub(crate) fn agree_on_parts(
         &self,
         segment: &OwnSegment,
@@ -94,7 +94,7 @@ impl Encoding {
         Ok(())
     }
 
-    /// Collective over the group.
+    /// The damaged cells of all members. Collective over the group.
     pub(crate) fn agree_on_damage(&self, listed: &[DamagedCell]) -> Result<Damaged> {
         let places: Vec<CellPosition> = listed.iter().map(|cell| cell.place).collect();
         let mut damaged = Damaged::new();
@@ -107,8 +107,8 @@ impl Encoding {
         Ok(damaged)
     }
 
-    /// Rebuilds the damaged cells also on the lost members, which were rebuilt from damaged data.
-    /// Returns how many cells of this rank were damaged. Collective over the group.
+    /// Rebuilds all damaged cells, and the same cells of the lost members, which were rebuilt from
+    /// damaged data. Returns how many cells of this rank were damaged. Collective over the group.
     pub(crate) fn repair(
         &mut self,
         segment: &mut OwnSegment,

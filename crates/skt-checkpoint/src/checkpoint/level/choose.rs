@@ -36,8 +36,8 @@ pub(crate) fn restorable(offers: &[Offer], rules: &Rules) -> Vec<Restorable> {
     (0..rules.config.levels.len()).map(of_level).collect()
 }
 
-/// Finds [`Restorable::most_redundant`]. `all`, newest first, has the generations that can be
-/// restored, each with the ranks whose images it lacks.
+/// Finds [`Restorable::most_redundant`]. `all` has the generations that can be restored, newest
+/// first, each with the ranks whose images it lacks.
 ///
 /// A newer generation may lack images that were never sealed. So the search goes back from the
 /// newest, and takes each older one that has an image which the last taken one lacks. It ends at
@@ -53,8 +53,8 @@ fn most_redundant(all: &[(Generation, Vec<usize>)]) -> Option<Generation> {
     Some(taken)
 }
 
-/// The newest generation of any level (if several have it, of the first); `None` if there is none.
-/// `why` is what prevents resuming from memory.
+/// The plan to resume from the newest generation of any level (if several levels have it, from the
+/// first of them); `None` if there is none. `why` is what prevents resuming from memory.
 pub(crate) fn from_images(
     offers: &[Offer],
     rules: &Rules,
@@ -79,7 +79,7 @@ pub(crate) fn from_images(
     Some(plan)
 }
 
-/// Its own name, and the checkpoint that was chosen last.
+/// The note of the checkpoint that was chosen last: its own name, and the checkpoint.
 pub(crate) fn note(offers: &[Offer]) -> Option<(Generation, Generation)> {
     let images = offers.iter().flat_map(|offer| offer.images.iter().flatten());
     images.filter_map(|image| Some((image.id.generation, image.chosen?))).max()
@@ -115,7 +115,7 @@ pub(crate) fn refuse_without(
     Ok(())
 }
 
-/// Distinct images on all levels, sealed or not; several processes may see one.
+/// The number of distinct images on all levels, sealed or not; several processes may see one.
 pub(crate) fn images(offers: &[Offer]) -> usize {
     let all = offers.iter().flat_map(|offer| offer.images.iter().enumerate());
     let ids = all.flat_map(|(level, images)| images.iter().map(move |image| (level, image.id)));
@@ -141,7 +141,7 @@ pub(crate) fn generations(offers: &[Offer], level: usize) -> BTreeSet<Generation
     images.filter(sealed).map(|image| image.id.generation).collect()
 }
 
-/// The images of one generation are in the role of segments.
+/// The plan to resume from one generation of a level, with its images in the role of segments.
 fn restore(
     offers: &[Offer],
     rules: &Rules,

@@ -42,7 +42,7 @@ pub enum ImagesEvery {
     Cost {
         /// Seconds before the image that measures the cost.
         first_seconds: f64,
-        /// The interval that follows from the cost.
+        /// The interval that follows.
         interval_of: IntervalOf,
     },
 }
@@ -56,8 +56,8 @@ impl fmt::Debug for ImagesEvery {
     }
 }
 
-/// The seconds of the last saved state plus the time since then. If states do not contain the time,
-/// the seconds of this start.
+/// The seconds of the run so far: those of the last saved state, plus the time since then. If
+/// states do not contain the time, the seconds of this start.
 pub(super) struct RunClock {
     of_state: Option<StateSeconds>,
     /// The seconds in the last state, and when it was saved.
@@ -81,34 +81,34 @@ impl RunClock {
     }
 }
 
-/// Rank 0 decides by it, in seconds of the run.
+/// When the next image of a level is due. Rank 0 decides by it, in seconds of the run.
 #[derive(Debug)]
 pub(super) struct NextImage {
     every: ImagesEvery,
     /// When the last image was due, or the run began.
     last_seconds: f64,
-    /// This rank's last image of this start.
+    /// The cost of this rank's last image of this start, once it is known.
     cost: Option<ImageCost>,
-    /// The largest of any rank, as of the last barrier; zero if none is known.
+    /// The largest cost of any rank, as of the last barrier; zero if none is known.
     cost_of_ranks: ImageCost,
-    /// Since when an image is being written.
+    /// Since when an image is being written, if one is.
     under_way: Option<Instant>,
 }
 
 impl NextImage {
-    /// `last_seconds` is when the images that the start has found were due; 0 if it has found none.
+    /// For a start that has found images due at `last_seconds`; 0 if it has found none.
     pub(crate) fn new(every: ImagesEvery, last_seconds: f64) -> Self {
         let cost_of_ranks = ImageCost::default();
         Self { every, last_seconds, cost: None, cost_of_ranks, under_way: None }
     }
 
-    /// Of the rank for which it is largest as far as this rank knows.
+    /// The cost of the last image, of the rank for which it is largest as far as this rank knows.
     pub(crate) fn cost(&self) -> Option<ImageCost> {
         let is_known = self.cost.is_some() || self.cost_of_ranks != ImageCost::default();
         is_known.then(|| self.cost.unwrap_or_default().max(self.cost_of_ranks))
     }
 
-    /// Zero if it is not known.
+    /// The cost of this rank's last image; zero if it is not known.
     pub(crate) fn own_cost(&self) -> ImageCost {
         self.cost.unwrap_or_default()
     }
@@ -124,7 +124,7 @@ impl NextImage {
     }
 
     /// The seconds between two images that a user asks for, and the longer ones that their cost
-    /// requires.
+    /// makes of these, if it does.
     pub(crate) fn stretched(&self) -> Option<(f64, f64)> {
         match self.every {
             ImagesEvery::Cost { first_seconds, .. } if first_seconds > 0.0 => {
@@ -151,7 +151,7 @@ impl NextImage {
         self.last_seconds = f64::NEG_INFINITY;
     }
 
-    /// An image was due at `now_seconds`, and is being written from now on.
+    /// Notes that an image was due at `now_seconds`, and is being written from now on.
     pub(crate) fn begin(&mut self, now_seconds: f64) {
         (self.last_seconds, self.under_way) = (now_seconds, Some(Instant::now()));
     }
@@ -160,7 +160,7 @@ impl NextImage {
         self.under_way.map(|since| since.elapsed().as_secs_f64())
     }
 
-    /// No image is being written any more; `cost` is `None` if it was not begun.
+    /// Notes that no image is being written any more; `cost` is `None` if it was not begun.
     pub(crate) fn end(&mut self, cost: Option<ImageCost>) {
         self.under_way = None;
         self.cost = cost.or(self.cost);

@@ -4,7 +4,7 @@ use super::super::error::{CheckpointError, Result};
 use super::Level;
 use super::disk::{Disk, FileId, Generation, ImageFile, Slot};
 
-/// Every operation fails with this error.
+/// A disk that could not be opened: every operation fails with that error.
 #[derive(Debug)]
 pub(crate) struct Unopened(pub io::Error);
 
@@ -48,7 +48,7 @@ pub(in super::super) fn level_error(
     move |source| CheckpointError::Level { what, level, source }
 }
 
-/// Calls `before` before each file.
+/// Removes these files of a level, with a call of `before` before each.
 pub(in super::super) fn remove_images(
     level: &Level,
     files: &[FileId],

@@ -22,20 +22,20 @@ use super::disk::{Generation, ImageFile};
 use skt_store::codec::checksum;
 use skt_store::layout::SegmentLayout;
 
-/// The last byte is the version.
+/// Begins every image. The last byte is the version.
 const MAGIC: [u8; 8] = *b"SKTIMAG2";
 /// Begins a file that has, in place of an image, the note of a checkpoint that a user has chosen.
 const CHOICE_MAGIC: [u8; 8] = *b"SKTCHSN1";
-/// Those before the seal's text.
+/// Bytes before the seal's text.
 const FIXED_BYTES: usize = 40;
-/// No group and no state makes a longer seal.
+/// The longest text of a seal that is read: no group and no state makes a longer one.
 const MAX_TEXT_BYTES: usize = 1 << 24;
 /// Areas in an image begin on a multiple of this many bytes.
 pub const IMAGE_PAGE_BYTES: usize = 4096;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct ImageLayout {
-    /// Ranges of the segment, each with its offset in the body.
+    /// Byte ranges of the segment, each with its offset in the body.
     pub ranges: Vec<(Range<usize>, u64)>,
     pub body_bytes: u64,
 }
@@ -81,11 +81,11 @@ pub(in super::super) struct Seal {
     pub record: Record,
     pub body_at: u64,
     pub body_bytes: u64,
-    /// Of the body, if it contains no checksums itself; else 0.
+    /// Checksum of the body, if it contains no checksums itself; else 0.
     pub body_sum: u64,
 }
 
-/// In whole pages.
+/// A seal as stored in the file, in whole pages.
 pub(in super::super) fn encode_seal(
     header: &HeaderLayout,
     identity: &Identity,

@@ -38,12 +38,12 @@ pub(crate) struct Thread {
 struct Asked {
     /// The rank asks the thread to give up what it writes.
     give_up: AtomicBool,
-    /// From [`Writing::progress`]; the seconds as bits.
+    /// The progress of the thread, from [`Writing::progress`]; the seconds as bits.
     operations: AtomicU64,
     expected_seconds: AtomicU64,
 }
 
-/// Between two calls of a waiting rank's hook.
+/// How often a waiting rank calls its hook.
 const REPORT_PERIOD: Duration = Duration::from_millis(100);
 
 impl Helper {
@@ -65,7 +65,7 @@ impl Helper {
         }
     }
 
-    /// One operation, if the caller writes the images itself.
+    /// Does one operation, if the caller writes the images itself.
     pub(crate) fn advance(&mut self) {
         if let Self::Caller(Some(writing)) = self {
             writing.advance();
@@ -85,8 +85,8 @@ impl Helper {
         }
     }
 
-    /// Ends the writing of images, when it is done or, with `gives_up`, at once. `hook` sees the
-    /// wait.
+    /// Ends the writing of images, when it is done or, with `gives_up`, at once. Returns their
+    /// results and the permission to overwrite their source. The wait is reported to `hook`.
     pub(crate) fn take_back(&mut self, gives_up: bool, hook: &dyn Hook) -> (Vec<Written>, Free) {
         let start = Instant::now();
         let report = |(operations, expected_seconds): (u64, f64)| {
@@ -188,7 +188,7 @@ impl Asked {
 }
 
 impl Drop for Thread {
-    /// Nothing reads the segment after this.
+    /// Ensures that nothing reads the segment after this.
     fn drop(&mut self) {
         self.asked.give_up.store(true, Ordering::Relaxed);
         self.to = None;

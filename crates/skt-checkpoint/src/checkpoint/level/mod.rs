@@ -43,7 +43,7 @@ pub use skt_host::levels::Reach;
 pub use source::Load;
 pub(crate) use source::{EpochSource, FoundImage, Restorable, Rotten};
 
-/// Each has one bit in the byte of due levels.
+/// The largest number of levels of a run: each has one bit in the byte of due levels.
 pub(crate) const MAX_LEVELS: usize = 8;
 
 /// A level of images.
@@ -68,7 +68,7 @@ impl Level {
         format!("{name}, {reach}, {every:?}, keep={keep}")
     }
 
-    /// Whether `process` of `size` manages the images of `rank` that it sees.
+    /// Whether process `process` of `size` manages the images of `rank` that it sees.
     pub(super) fn is_managed_by(&self, rank: usize, process: usize, size: usize) -> bool {
         self.reach == Reach::Local || rank % size == process
     }
@@ -85,7 +85,7 @@ pub enum Writer {
 }
 
 impl Writer {
-    /// It runs where its rank does.
+    /// A thread without a function to call first: it runs where its rank does.
     pub(crate) fn thread() -> Self {
         Self::Thread(Arc::new(|| ()))
     }

@@ -19,17 +19,17 @@ pub(crate) struct ImageQuery<'a> {
 pub(crate) struct Seen {
     pub listed: Vec<FileId>,
     pub free_bytes: u64,
-    /// Those that this process manages, that is, removes when they are no longer needed.
+    /// Files that this process manages, that is, removes when they are no longer needed.
     pub files: Vec<FileId>,
-    /// Those that this process reports to the others, with their states.
+    /// Images that this process reports to the others, with their states.
     pub images: Vec<(FoundImage, Vec<u8>)>,
-    /// Why it does not see everything there.
+    /// Why it does not see everything there, if the disk fails.
     pub failure: Option<String>,
 }
 
 impl ImageQuery<'_> {
-    /// As far as the disk answers. This process manages the images of the ranks for which `is_ours`
-    /// holds, and reads them if it `is_reader`.
+    /// What this process sees of a level, as far as the disk answers. It manages the images of the
+    /// ranks for which `is_ours` holds, and reads them if it `is_reader`.
     pub(crate) fn probe(
         &self,
         level: &Level,

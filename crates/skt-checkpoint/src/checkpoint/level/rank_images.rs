@@ -12,9 +12,9 @@ use super::disk::{FileId, Generation, Slot};
 use super::due::{ImageCost, NextImage, RunClock, StateSeconds};
 use super::writing::{ImageEnd, NewImage, Sealed, Written};
 
-/// At most: the generation being written, and the one before. All ranks exchange the state of the
-/// latter before a third one begins; if it is not complete then, it never will be, as some rank has
-/// given its image up.
+/// The largest number of generations that are written and not known to be complete: the one that is
+/// being written, and the one before it. All ranks exchange the state of the latter before a third
+/// one begins; if it is not complete then, it never will be, as some rank has given its image up.
 const PENDING_MAX: usize = 2;
 
 /// What a level has done on a rank.
@@ -55,7 +55,7 @@ impl LevelReport {
     }
 }
 
-/// Of a level, at a barrier.
+/// What a rank reports of its images on a level at a barrier.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct Vote {
@@ -63,7 +63,7 @@ pub(crate) struct Vote {
     sealed: u64,
     /// All bits set if the rank can still write.
     works: u64,
-    /// Of the last image; zero if it is not known.
+    /// The cost of its last image; zero if it is not known.
     cost: ImageCost,
 }
 
@@ -87,9 +87,9 @@ pub(crate) struct RankImages {
 
 struct LevelImages {
     level: Level,
-    /// In the files of this start.
+    /// The slot of this rank's images in the files of this start.
     slot: Slot,
-    /// Rank 0 decides by it.
+    /// When the next image is due; rank 0 decides by it.
     next: NextImage,
     /// Epochs of this start that all ranks were to write an image of, and that are not known to be
     /// complete, oldest first. The same on all ranks.
@@ -104,17 +104,17 @@ struct LevelImages {
     /// shares a file removes it before it creates the next one, so that there is room in whatever
     /// order the ranks write.
     own: BTreeSet<FileId>,
-    /// To be removed with the next image.
+    /// Files that are no longer needed, to be removed with the next image.
     unneeded: Vec<FileId>,
-    /// That the interval is longer than the user asks for.
+    /// Whether this process has warned that the interval is longer than the user asks for.
     has_warned: bool,
     report: LevelReport,
 }
 
 impl RankImages {
-    /// `slots` has one per level. The start keeps the `complete` generations that it has found on
-    /// levels not `given_up`, the newest due at `newest_seconds` of the run, and has found files
-    /// `own` with slots of this rank.
+    /// The images of a start that writes to `slots`, one per level, on levels that it has not
+    /// `given_up`. The start keeps the `complete` generations that it has found there, the newest
+    /// due at `newest_seconds` of the run, and has found files `own` with slots of this rank.
     pub(crate) fn new(
         start: StartId,
         levels: &[Level],
@@ -202,18 +202,18 @@ impl RankImages {
         self.clock.note_saved(state);
     }
 
-    /// One bit per level, as rank 0 sees it.
+    /// The levels that need an image now, one bit each, as rank 0 sees it.
     pub(crate) fn due(&self) -> u8 {
         let now_seconds = self.clock.seconds();
         self.levels_that(|level| !level.report.is_over && level.next.is_due(now_seconds))
     }
 
-    /// The levels whose images of the last epoch were due and had no room.
+    /// The levels whose images of the last epoch were due and had no room, one bit each.
     pub(crate) fn put_off(&self) -> u8 {
         self.levels_that(|level| level.is_put_off)
     }
 
-    /// One bit per level.
+    /// The levels of which `holds` is true, one bit each.
     fn levels_that(&self, holds: impl Fn(&LevelImages) -> bool) -> u8 {
         let bits = self.levels.iter().enumerate().map(|(i, level)| u8::from(holds(level)) << i);
         bits.fold(0, |all, bit| all | bit)
@@ -247,8 +247,8 @@ impl RankImages {
         self.levels.iter().map(vote).collect()
     }
 
-    /// A generation that all have sealed becomes complete, those older than the ones to keep may be
-    /// removed, and the slowest rank's cost counts.
+    /// Applies the votes of all ranks together: a generation that all have sealed becomes complete,
+    /// generations older than the ones to keep may be removed, and the slowest rank's cost counts.
     pub(crate) fn count_votes(&mut self, votes: &[Vote]) {
         assert_eq!(votes.len(), self.levels.len());
         for (level, vote) in self.levels.iter_mut().zip(votes) {
@@ -258,7 +258,7 @@ impl RankImages {
         }
     }
 
-    /// On all levels that are still written to.
+    /// Whether images of this start are complete on all levels that are still written to.
     pub(crate) fn has_complete_images(&self) -> bool {
         let is_of_start = |newest: &Generation| newest.start == self.start;
         let mut working = self.levels.iter().filter(|level| !level.report.is_over).peekable();
@@ -313,7 +313,7 @@ impl RankImages {
 }
 
 impl LevelImages {
-    /// The rank has waited `wait_seconds` for the image.
+    /// Notes the result of an image, for which the rank has waited `wait_seconds`.
     fn note(&mut self, written: Written, wait_seconds: f64) {
         let Written { epoch, end, left, seconds, cpu_seconds, .. } = written;
         self.unneeded.extend(left);
@@ -345,10 +345,10 @@ impl LevelImages {
         PENDING_MAX - self.complete.len().saturating_sub(self.level.keep)
     }
 
-    /// For another pending generation. The generation of `before`, the last epoch given to the
-    /// writer, may still be pending, because some ranks may have been writing it at the last
-    /// barrier. Without room images stay due, and at the next checkpoint all ranks have reported
-    /// `before`. The same on all ranks.
+    /// Whether another generation may become pending. The generation of `before`, the last epoch
+    /// given to the writer, may still be pending, because some ranks may have been writing it at
+    /// the last barrier. Without room images stay due, and at the next checkpoint all ranks have
+    /// reported `before`. The same on all ranks.
     fn has_room(&self, before: u64) -> bool {
         usize::from(self.pending.contains(&before)) < self.pending_max()
     }
@@ -368,8 +368,8 @@ impl LevelImages {
         }
     }
 
-    /// All ranks have sealed the epochs whose bits are set. They have ended older images before, so
-    /// no rank writes to the files that become unneeded.
+    /// Marks the pending epochs whose bits are set as complete: all ranks have sealed them. They
+    /// have ended older images before, so no rank writes to the files that become unneeded.
     fn complete(&mut self, start: StartId, sealed_by_all: u64) {
         let is_complete = |i: usize| sealed_by_all >> i & 1 == 1;
         let Some(newest) = (0..self.pending.len()).rev().find(|&i| is_complete(i)) else { return };
@@ -402,7 +402,7 @@ mod tests {
 
     const SECONDS: f64 = 1e6;
 
-    /// Of two levels, each with one image of `SECONDS` done and the next being written.
+    /// RankImages of two levels, each with one image of `SECONDS` done and the next being written.
     fn writing() -> RankImages {
         writing_every(ImagesEvery::Seconds(0.0))
     }

@@ -3,14 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Ranks that share a file, at most.
+/// The largest number of ranks that share a file.
 const MOST: usize = 1 << 16;
 
 /// Ranks at equal distances, rising; in the name of a file `3`, `0-63`, or `0-960by64`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SpacedRanks {
     first: usize,
-    /// 1 for a single rank.
+    /// Distance from one to the next; 1 for a single rank.
     step: usize,
     count: usize,
 }

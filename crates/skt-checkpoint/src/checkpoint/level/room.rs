@@ -11,16 +11,16 @@ use super::{Level, Reach};
 use skt_comm::Comm;
 use skt_comm::collect::all_gather_json;
 
-/// Besides those that a level keeps: one that is being written, and one that is sealed here and not
-/// known to be sealed everywhere.
+/// Images that a level needs room for besides those that it keeps: one that is being written, and
+/// one that is sealed here and not known to be sealed everywhere.
 const SPARE_IMAGES: usize = 2;
 
-/// Of a process on a level, before anything is written.
+/// The space that a process needs on a level before anything is written.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Request {
     rank: usize,
     node: String,
-    /// As messages name it.
+    /// The rank's host, as messages name it.
     host: String,
     image_bytes: u64,
     /// Images of the rank that the process sees already.
@@ -62,9 +62,9 @@ pub(crate) fn slots_with_room(
     Ok((slots, lacking))
 }
 
-/// By process. On a file system that all see, the ranks of a node share a file: otherwise as many
-/// files as ranks would be created and removed there at once. On a disk of the node each rank has
-/// one file, because the kernel lets only one process at a time write to a file.
+/// The slot of each process. On a file system that all see, the ranks of a node share a file:
+/// otherwise as many files as ranks would be created and removed there at once. On a disk of the
+/// node each rank has one file, because the kernel lets only one process at a time write to a file.
 fn slots_of_all(reach: Reach, all: &[Request], align_bytes: u64) -> Vec<Slot> {
     let mut nodes: BTreeMap<&str, (Vec<usize>, u64)> = BTreeMap::new();
     for Request { rank, node, image_bytes, .. } in all {
@@ -87,7 +87,7 @@ fn slots_of_all(reach: Reach, all: &[Request], align_bytes: u64) -> Vec<Slot> {
     all.iter().map(|request| slots[&request.rank]).collect()
 }
 
-/// Counts all ranks that share the level.
+/// The refusal of a level without room for the images of all ranks that share it, or `None`.
 fn too_little(level: &Level, keep: usize, all: &[Request], slots: &[Slot]) -> Option<Refusal> {
     let images = keep + SPARE_IMAGES;
     let shared = |request: &Request| (level.reach == Reach::Local).then(|| request.node.clone());
@@ -113,7 +113,7 @@ mod tests {
     use skt_comm::pages::system_page_bytes;
     use skt_store::codec::CodecKind;
 
-    /// A rank on each of these nodes, with an image of this many KiB.
+    /// The request of a rank on each of these nodes, with an image of this many KiB.
     fn requests(nodes: &[(&str, u64)]) -> Vec<Request> {
         let request = |(rank, &(node, kib)): (usize, &(&str, u64))| Request {
             rank,

@@ -13,13 +13,13 @@ use skt_host::units::parse_seconds;
 use super::folder::{ImageFolder, close_folder};
 use super::{Disk, ImageCost, ImagesEvery, IntervalOf, Level, MAX_LEVELS, Reach, Unopened};
 
-/// One generation is left when one has rotted.
+/// The default number of generations to keep: one is left when one has rotted.
 const KEEP: usize = 2;
-/// The largest share of a run's time that images of all levels together may cost where a user gives
-/// their interval. A tenth is far above what the best interval costs, and leaves a run most of its
-/// rate.
+/// The largest share of a run's time that images may cost, those of all levels together, where a
+/// user gives their interval. A tenth is far above what the best interval costs, and leaves a run
+/// most of its rate.
 pub(crate) const IMAGES_SHARE_MAX: f64 = 0.1;
-/// The path goes into results of bounded size.
+/// The longest path, which goes into results of bounded size.
 const FOLDER_BYTES_MAX: usize = 255;
 const MAX_NAMED_LEVELS: usize = if MAX_LEVELS < 4 { MAX_LEVELS } else { 4 };
 const OPTIONS: [&str; 2] = ["every", "keep"];
@@ -143,23 +143,23 @@ struct ImageWriter {
 }
 
 impl ImageWriter {
-    /// What the work loses to an image: the time that the rank waits, and the time that the writer
-    /// takes on its cores, which the threads share.
+    /// Seconds that the work loses to an image of this `cost`: the time that the rank waits, and
+    /// the time that the writer takes on its cores, which the threads share.
     fn cost_seconds(self, cost: &ImageCost) -> f64 {
         let cpu_seconds = if self.shares { cost.cpu_seconds } else { 0.0 };
         cost.wait_seconds + cpu_seconds / self.threads as f64
     }
 }
 
-/// The interval that costs least when an image takes `write_seconds`, of which the work loses
-/// `cost_seconds`, and failures that need one occur every `mtbf_seconds` on average: `max(sqrt(2 M
-/// C), W)` (Benoit et al., IEEE TC 2017; `skt_model::levels` derives it).
+/// The time between two images that costs least, in seconds, when one takes `write_seconds`, of
+/// which the work loses `cost_seconds`, and failures that need one occur every `mtbf_seconds` on
+/// average: `max(sqrt(2 M C), W)` (Benoit et al., IEEE TC 2017; `skt_model::levels` derives it).
 fn best_interval_seconds(cost_seconds: f64, write_seconds: f64, mtbf_seconds: f64) -> f64 {
     young_seconds(mtbf_seconds, cost_seconds).max(write_seconds)
 }
 
-/// `asked_seconds`, or longer if images of which the work loses `cost_seconds` each would cost more
-/// than `share_max` of it.
+/// The time from one image to the next, in seconds, where a user asks for `asked_seconds`: longer,
+/// if images of which the work loses `cost_seconds` each would cost more than `share_max` of it.
 fn affordable_interval_seconds(asked_seconds: f64, cost_seconds: f64, share_max: f64) -> f64 {
     asked_seconds.max(cost_seconds / share_max)
 }
@@ -212,7 +212,7 @@ impl FromStr for Levels {
     }
 }
 
-/// Which word is wrong, and why.
+/// Explains which word of a text that specifies no levels is wrong, and why.
 fn fault(text: &str) -> String {
     let mut level: Option<LevelSettings> = None;
     for word in text.split(',') {
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// For all costs of an image and all times between failures.
+        /// The interval for all costs of an image and all times between failures.
         #[test]
         fn the_interval_between_images(
             write in 0.0..1e4f64, wait in 0.0..1e3f64, cpu in 0.0..1e3f64,
@@ -280,7 +280,7 @@ mod tests {
             prop_assert!(interval(&dearer, mtbf) >= seconds);
         }
 
-        /// For all costs of the images of several levels.
+        /// An interval that a user gives, for all costs of the images of several levels.
         #[test]
         fn images_at_a_given_interval_cost_at_most_their_share(
             asked in 1e-3..1e6f64, waits in prop::collection::vec(0.0..1e5f64, 1..5),

@@ -10,7 +10,7 @@ pub(crate) enum EpochSource {
     Images { level: usize, generation: Generation },
 }
 
-/// What this start has found to have more rot than its parities can rebuild.
+/// A source that this start has found to have more rot than its parities can rebuild.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rotten {
     pub source: EpochSource,
@@ -20,11 +20,11 @@ pub(crate) struct Rotten {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FoundImage {
     pub id: ImageId,
-    /// Of its seal; `None` if it has no seal, or one of other parameters.
+    /// Contents of its seal; `None` if it has no seal, or one of other parameters.
     pub content: Option<Content>,
     /// The checkpoint that a user has chosen for the start of this name, if this is a note of that.
     pub chosen: Option<Generation>,
-    /// How its parameters differ from those of this start, in words.
+    /// The differences of its parameters from those of this start, in words, if there are any.
     pub other: Option<String>,
 }
 
@@ -54,8 +54,8 @@ impl Restorable {
         self.generations.iter().enumerate().filter(is_kept).map(|(_, kept)| *kept).collect()
     }
 
-    /// [`Self::kept`] without those newer than the chosen one: these go when this start has its
-    /// own.
+    /// The part of [`Self::kept`] that the run continues from: generations newer than the chosen
+    /// one go as soon as this start has complete images.
     pub(crate) fn continued(&self, keep: usize) -> Vec<Generation> {
         let mut kept = self.kept(keep);
         kept.retain(|generation| self.chosen.is_none_or(|chosen| *generation <= chosen));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::disk::{Disk, FileId, Generation, ImageFile, Slot};
 
-/// With the bytes of a write.
+/// Called with the bytes of a write.
 pub(crate) type OnWrite = Arc<dyn Fn(usize) + Send + Sync>;
 
 pub(crate) struct Observed<T: ?Sized>(pub Box<T>, pub OnWrite);

@@ -17,15 +17,15 @@ pub(crate) struct NewImage {
     pub disk: Arc<dyn Disk>,
     pub generation: Generation,
     pub slot: Slot,
-    /// Those that are no longer needed: this rank removes them first.
+    /// Files that are no longer needed, which this rank removes first.
     pub remove: Vec<FileId>,
-    /// `None` if there are only files to remove.
+    /// The image itself; `None` if there are only files to remove.
     pub sealed: Option<Sealed>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Sealed {
-    /// In whole pages.
+    /// The image's seal, in whole pages.
     pub seal: Vec<u8>,
     /// Offsets of the lent ranges in the body.
     pub places: Vec<u64>,
@@ -37,7 +37,7 @@ pub(crate) struct Written {
     pub level: usize,
     pub epoch: u64,
     pub end: ImageEnd,
-    /// Those that this rank was to remove first, and has not, as it gave up before.
+    /// Files that this rank was to remove first, and has not, as it gave up before.
     pub left: Vec<FileId>,
     /// From its first operation to its last; 0 for one that was given up before it was begun.
     pub seconds: f64,
@@ -46,13 +46,13 @@ pub(crate) struct Written {
 
 #[derive(Debug)]
 pub(crate) enum ImageEnd {
-    /// Complete, and survives a power cut; with its bytes.
+    /// The image is complete and survives a power cut; with its bytes.
     Sealed(u64),
-    /// There were only files to remove, of which some may be left.
+    /// There was no image to write, only files to remove, of which some may be left.
     Removed,
-    /// Not done in time; does not count.
+    /// The image was not done in time, and does not count.
     GivenUp,
-    /// Not written, for this reason; does not count.
+    /// The image could not be written, for this reason, and does not count.
     Failed(String),
 }
 
@@ -61,7 +61,7 @@ enum NextOperation {
     Remove(usize),
     Create,
     SyncNames,
-    /// From byte `at` of lent range `range` on.
+    /// Writes the body from byte `at` of lent range `range` on.
     Body {
         range: usize,
         at: usize,
@@ -116,7 +116,7 @@ impl Writing {
         (self.operations, expected_seconds)
     }
 
-    /// The next operation; returns whether there is another.
+    /// Does the next operation. Returns whether there is another.
     pub(crate) fn advance(&mut self) -> bool {
         let Some(image) = self.images.get(self.image) else { return false };
         self.operations += 1;
@@ -148,8 +148,8 @@ impl Writing {
         self.image < self.images.len()
     }
 
-    /// Frees the space of what is not sealed. Removes no files, as the rank waits for this, and a
-    /// disk may take long to remove many.
+    /// Stops writing, and frees the space of what is not sealed. Removes no files, as the rank
+    /// waits for this, and a disk may take long to remove many.
     pub(crate) fn give_up(&mut self) {
         let is_begun = self.file.is_some();
         let mut seconds = if is_begun { self.begun.elapsed().as_secs_f64() } else { 0.0 };
@@ -224,9 +224,9 @@ impl Writing {
         })
     }
 
-    /// An image that is not complete is useless; if its space cannot be freed, it is freed with the
-    /// file. An image that has a seal, or part of one, is left as it is: a whole seal must never
-    /// stand before a body with a hole.
+    /// Frees the space of an image that is not complete, and so useless; if that fails, it is freed
+    /// with the file. An image that has a seal, or part of one, is left as it is: a whole seal must
+    /// never stand before a body with a hole.
     fn discard_unsealed(&mut self) {
         let is_sealing = matches!(self.next, NextOperation::Seal | NextOperation::SyncSeal);
         if let (false, Some(mut file)) = (is_sealing, self.file.take()) {

@@ -19,8 +19,8 @@ use crate::checkpoint::segment::Loaded;
 use skt_comm::collect::{all_gather_json, broadcast_bytes};
 
 impl<'n> Checkpointer<'n> {
-    /// Surviving data is as it was left, or as it is in an image; new segments, all zeros, replace
-    /// lost ones, and the application rebuilds them.
+    /// Recovers: surviving data is as it was left, or as it is in an image; new segments, all
+    /// zeros, replace lost ones, and the application rebuilds them.
     ///
     /// A loaded segment stays hollow until all images are loaded and enough of each group are
     /// sound. Images are not removed before the application continues, see
@@ -94,8 +94,8 @@ impl<'n> Checkpointer<'n> {
         Ok(stats)
     }
 
-    /// Whether this is rank 0 and an image is due: all ranks then call [`Self::checkpoint`] at a
-    /// cut.
+    /// Whether this is rank 0 and an image is due: then all ranks call [`Self::checkpoint`] at the
+    /// next cut.
     pub fn wants_images(&mut self) -> bool {
         self.job.rank() == 0 && self.images.are_due()
     }

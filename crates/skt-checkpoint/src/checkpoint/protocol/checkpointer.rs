@@ -20,15 +20,15 @@ pub struct Checkpointer<'n> {
     pub(super) config: Config,
     /// Written from the segment, so dropped before it.
     pub(super) images: Images,
-    /// Found by this start before it resumed from the present source.
+    /// Sources that this start has found rotten, before it resumed from the present one.
     pub(super) rotten: Vec<Rotten>,
-    /// The largest that an earlier start has noted in a segment of this process's node.
+    /// The largest progress that an earlier start has noted in a segment of this process's node.
     pub(super) earlier_progress: u64,
     pub(super) plan: StartPlan,
     pub(super) encoding: Encoding,
-    /// The epoch that is being taken.
+    /// The epoch that is being taken, if any.
     pub(super) under_way: Option<UnderWay>,
-    /// The last field, so that the hold on the run is released last.
+    /// This rank's segment; the last field, so that the hold on the run is released last.
     pub(super) segment: OwnSegment<'n>,
 }
 
@@ -112,8 +112,8 @@ impl<'n> Checkpointer<'n> {
         self.images.seconds()
     }
 
-    /// Waits for the images that are being written. Returns, by level, whether those of the newest
-    /// epoch are complete on all ranks. Collective.
+    /// Waits for the images that are being written. Returns, level by level, whether those of the
+    /// newest epoch are complete on all ranks. Collective.
     pub fn finish_images(&mut self) -> Result<Vec<bool>> {
         self.images.finish(&self.job, &mut self.segment)
     }
@@ -123,8 +123,8 @@ impl<'n> Checkpointer<'n> {
 impl<'n> Checkpointer<'n> {
     /// Declares that A has its contents of the epoch that has begun outside of the corner `outside`
     /// of a region, that is, in the rows before `outside.row` and in the bytes before
-    /// `outside.byte` of all rows. [`Checkpointer::poll`] encodes them. Has no effect when no epoch
-    /// has begun.
+    /// `outside.byte` of all rows. Encodes nothing: [`Checkpointer::poll`] does. Has no effect when
+    /// no epoch has begun.
     ///
     /// # Safety
     /// From here until [`Checkpointer::complete`] has returned, no one writes there: this process
@@ -156,7 +156,7 @@ impl<'n> Checkpointer<'n> {
 }
 
 impl<'n> Checkpointer<'n> {
-    /// In rising order. Collective.
+    /// The ranks of the job for which `is_so` holds, in rising order. Collective.
     pub(super) fn ranks_where(&self, is_so: bool) -> Result<Vec<usize>> {
         let mut flags = vec![0u8; self.job.size()];
         flags[self.job.rank()] = u8::from(is_so);

@@ -41,7 +41,7 @@ pub struct FinishedRun<'n> {
     ids: Vec<SegmentId>,
     /// Levels whose images `clear` removes before the segments.
     levels: Vec<Level>,
-    /// In use until the end so that no other process removes it.
+    /// This rank's segment, in use until the end so that no other process removes it.
     _held: Option<Backing>,
     /// Released last.
     lock: Option<Hold>,
@@ -64,8 +64,8 @@ impl<'n> FinishedRun<'n> {
         &self.left
     }
 
-    /// The hold of this process on the run, which [`FinishedRun::clear`] gives up; an application
-    /// that removes more of the run after that keeps a copy of it until then.
+    /// The hold of this process on the run, which [`FinishedRun::clear`] gives up. An application
+    /// that removes more of the run after that keeps a copy of the hold until then.
     pub fn hold(&self) -> Option<&Hold> {
         self.lock.as_ref()
     }
@@ -136,7 +136,7 @@ impl<'n> FinishedRun<'n> {
         Ok(failed.into_iter().map(|(_, error)| error).collect())
     }
 
-    /// All that can be removed, of what this process manages.
+    /// Removes the images of a level that this process manages: all that can be removed.
     fn clear_level(&self, level: &Level) -> Result<()> {
         let (process, size) = (self.comm.rank(), self.comm.size());
         let failed = || level_error("removing the images", level);
@@ -164,13 +164,13 @@ impl<'n> Checkpointer<'n> {
         Ok(result)
     }
 
-    /// Any one of them has the result then. Collective.
+    /// Waits until all are marked, so that any one of them has the result. Collective.
     pub(super) fn marked(&mut self) -> Result<()> {
         self.segment.step(Step::new(StepName::Marked, self.segment.record().stamped()))?;
         Ok(self.job.barrier()?)
     }
 
-    /// The segments are still there.
+    /// The finished run, whose segments are still there.
     pub(super) fn into_finished(self, result: Vec<u8>) -> FinishedRun<'n> {
         let is_lasting = self.config.method != Method::None;
         let ids = if is_lasting { vec![self.segment.id()] } else { Vec::new() };

@@ -83,7 +83,7 @@ impl<'n> Checkpointer<'n> {
         Self::open_after(comm, Box::new(memory), config, shapes, hook, None, Vec::new())
     }
 
-    /// For a start that keeps its hold and its findings from an `earlier` decision.
+    /// [`Self::open`] for a start that keeps its hold and its findings from an `earlier` decision.
     pub(super) fn open_after(
         comm: &Comm,
         memory: Box<dyn Memory + 'n>,
@@ -155,7 +155,7 @@ impl<'n> Checkpointer<'n> {
         }
     }
 
-    /// Without falling back to other images.
+    /// [`Self::recover`] from the epoch that was agreed on, without falling back to other images.
     fn recover_from_found(&mut self, start: Instant) -> Result<Option<Recovered>> {
         let epoch = self.plan.epoch;
         if epoch == 0 {
@@ -232,7 +232,7 @@ impl<'n> Checkpointer<'n> {
         self.begin_in(active, Some(stages))
     }
 
-    /// `stages` is `None` when everything is final already.
+    /// Begins the next epoch; `stages` is `None` when everything is final already.
     fn begin_in(&mut self, active: &[Active], stages: Option<&[Vec<Active>]>) -> Result<()> {
         self.segment.assert_ready();
         assert!(self.under_way.is_none(), "complete the epoch that has begun first");

@@ -26,7 +26,7 @@ pub struct Recovered {
 }
 
 impl<'n> Checkpointer<'n> {
-    /// By position in the group.
+    /// Lost members of this rank's group, by position in it.
     pub(super) fn lost_members(&self) -> Vec<usize> {
         let ranks = self.segment.members();
         let is_lost = |member: &usize| self.plan.lost.contains(&ranks[*member]);
@@ -38,7 +38,7 @@ impl<'n> Checkpointer<'n> {
         lost
     }
 
-    /// Before the recovery.
+    /// Where this rank's data of the epoch is before the recovery.
     pub(super) fn holds(&self, epoch: u64) -> Holds {
         match self.image() {
             Some(_) => Holds::Copy,

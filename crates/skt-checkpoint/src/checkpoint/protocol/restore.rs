@@ -78,7 +78,7 @@ impl<'n> Checkpointer<'n> {
         }
     }
 
-    /// On whatever level they are.
+    /// Excludes these images from this start, on whatever level they are.
     pub(super) fn pass_over(&mut self, images: Generation, refusal: &Refusal) {
         for (level, restorable) in self.plan.restorable.iter().enumerate() {
             if restorable.generations.contains(&images) {

@@ -41,8 +41,8 @@ impl<'n> Checkpointer<'n> {
         Ok(damaged)
     }
 
-    /// Refuses on all ranks of the job what cannot be repaired, by rank and position. The images of
-    /// the `rotten` ranks count as lost. Collective.
+    /// Refuses on all ranks of the job damage that cannot be repaired, by rank and position. The
+    /// images of the `rotten` ranks count as lost. Collective.
     fn refuse_what_is_too_much(
         &self,
         epoch: u64,

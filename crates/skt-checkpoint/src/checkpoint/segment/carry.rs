@@ -11,9 +11,9 @@ use crate::checkpoint::schedule::Stats;
 use skt_store::layout::{Active, Area};
 
 impl<'n> OwnSegment<'n> {
-    /// The parities of `epoch` replace those of epoch - 2 in their set. The two sets differ only
-    /// where A was active at epoch - 1. What is active again is encoded again; the rest of that
-    /// part, which froze in between, is copied here, and so are all checksums.
+    /// Prepares the parities of `epoch`, which replace those of epoch - 2 in their set. The two
+    /// sets differ only where A was active at epoch - 1. What is active again is encoded again; the
+    /// rest of that part, which froze in between, is copied here, and so are all checksums.
     pub(crate) fn carry(&mut self, epoch: u64, active: &[Active], stats: &mut Stats) -> Result<()> {
         let start = Instant::now();
         for (region, &now) in active.iter().enumerate() {
@@ -52,7 +52,7 @@ impl<'n> OwnSegment<'n> {
         self.copy_rows(from, to, rows, bytes, step)
     }
 
-    /// A equals its copy outside of `active`.
+    /// Asserts that A equals its copy outside of `active`.
     pub(crate) fn assert_frozen(&self, active: &[Active]) {
         let (copy, _) = self.method.settled(self.record.stamped());
         for (index, (areas, active)) in self.layout.regions.iter().zip(active).enumerate() {

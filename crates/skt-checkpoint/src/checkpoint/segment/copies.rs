@@ -11,8 +11,8 @@ use crate::checkpoint::record::Holds;
 use skt_store::layout::{Active, Area};
 
 impl<'n> OwnSegment<'n> {
-    /// The [`Free`] token proves that no image is being written from the copy for the epoch of
-    /// `step`. Returns the seconds that it took. Local.
+    /// Copies the active part of A into the copy for the epoch of `step`; the [`Free`] token proves
+    /// that no image is being written from it. Returns the seconds that it took. Local.
     pub(crate) fn copy_all(&mut self, step: Step, active: &[Active], _: Free) -> Result<f64> {
         let start = Instant::now();
         for (region, active) in active.iter().enumerate() {
@@ -21,7 +21,7 @@ impl<'n> OwnSegment<'n> {
         Ok(start.elapsed().as_secs_f64())
     }
 
-    /// From A into the copy for the step's epoch.
+    /// Copies the active bands of a region from A into the copy for the step's epoch.
     pub(crate) fn copy_bands(&mut self, region: usize, active: Active, step: Step) -> Result<()> {
         let (copy, _) = self.method.settled(step.epoch);
         let areas = &self.layout.regions[region];
@@ -44,7 +44,7 @@ impl<'n> OwnSegment<'n> {
         self.copy_rows(from, to, all.0, all.1, Step::new(StepName::Carry, epoch).band(region, 0))
     }
 
-    /// `bytes` of each row of `rows` go to the same rows of the other area.
+    /// Copies `bytes` of each row of `rows` from one area to the same rows of another.
     pub(crate) fn copy_rows(
         &mut self,
         from: Area,
@@ -70,8 +70,8 @@ impl<'n> OwnSegment<'n> {
         Ok(())
     }
 
-    /// Completes the flush, B := A, of a rank that is stamped epoch - 1 and has A and D complete at
-    /// `epoch`. Copies all of A, because a rank that has not seen COMMIT does not know what was
+    /// Completes the flush of a rank that is stamped epoch - 1 and has A and D complete at `epoch`:
+    /// B := A. Copies all of A, because a rank that has not seen COMMIT does not know what was
     /// active.
     pub(crate) fn finish_flush(&mut self, epoch: u64, holds: Holds) -> Result<()> {
         if holds != Holds::Workspace {

@@ -8,15 +8,15 @@ use crate::checkpoint::record::Holds;
 use skt_store::codec::checksum;
 use skt_store::layout::Summed;
 
-/// A damaged cell of this rank: in the group's stripes and in this rank's areas.
+/// A damaged cell of this rank: its position in the group's stripes and in this rank's areas.
 pub(crate) struct DamagedCell {
     pub place: CellPosition,
     pub area: &'static str,
     pub row: usize,
 }
 
-/// All damaged cells are counted, but a limited number is listed, because an unreadable image
-/// consists of damaged cells only.
+/// The damage of this rank. All cells are counted, but a limited number is listed, because an
+/// unreadable image consists of damaged cells only.
 pub(crate) struct Findings {
     pub listed: Vec<DamagedCell>,
     listed_max: usize,
@@ -41,8 +41,8 @@ impl Findings {
 }
 
 impl<'n> OwnSegment<'n> {
-    /// `holds` is where the data of `epoch` is, and this rank is member `me` of its group. Lists at
-    /// most `listed_max` damaged cells.
+    /// Compares all data and parities of `epoch` with their checksums. `holds` is where the data
+    /// is, and this rank is member `me` of its group. Lists at most `listed_max` damaged cells.
     pub(crate) fn find_damage(
         &self,
         epoch: u64,

@@ -15,7 +15,7 @@ use skt_store::codec::checksum;
 pub(crate) struct Loaded {
     /// Whether the image has a seal, and with method `abft` its single checksum holds.
     pub is_sound: bool,
-    /// Why all or a part of it could not be read.
+    /// Why it could not be read, all or in part.
     pub failure: Option<String>,
 }
 

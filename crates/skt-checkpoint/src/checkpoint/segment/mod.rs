@@ -53,8 +53,8 @@ pub(super) struct SegmentParts<'n> {
 }
 
 impl<'n> OwnSegment<'n> {
-    /// Of process `process`: `taken` if it has taken one over. The record is that of a new segment
-    /// until it joins a start.
+    /// The segment of process `process`: `taken` if it has taken one over, else a new one. The
+    /// record is that of a new one until the segment joins a start.
     pub(crate) fn create(
         mut start: Start<'n>,
         taken: Option<OpenSegment>,
@@ -101,7 +101,7 @@ impl<'n> OwnSegment<'n> {
         self.identity.rank
     }
 
-    /// By position in the group.
+    /// The ranks of the segment's group, by position in the group.
     pub(crate) fn members(&self) -> &[usize] {
         &self.identity.members
     }
@@ -123,12 +123,12 @@ impl<'n> OwnSegment<'n> {
         SegmentParts { memory: self.memory, held, lock: self.lock, hook }
     }
 
-    /// A test can kill the rank there.
+    /// Does a step of the protocol, at which a test can kill the rank.
     pub(crate) fn step(&self, step: Step) -> CommResult<()> {
         self.vault.step(step)
     }
 
-    /// For encoding and rebuilding.
+    /// The memory of the segment and the areas of a region in it, for encoding and rebuilding.
     pub(crate) fn encoded_region(&mut self, region: usize) -> (&mut Vault, &RegionAreas) {
         (&mut self.vault, &self.layout.regions[region])
     }
@@ -146,7 +146,7 @@ impl<'n> OwnSegment<'n> {
         self.vault.bytes_mut(place).copy_from_slice(&progress.to_ne_bytes());
     }
 
-    /// As this rank has it; a change is in force once it is written.
+    /// The record as this rank has it. A change is in force once it is written.
     pub(crate) fn record(&self) -> &Record {
         &self.record
     }
@@ -167,7 +167,7 @@ impl<'n> OwnSegment<'n> {
         self.vault.bytes_mut(a.range())
     }
 
-    /// The address and the bytes, valid as long as this segment.
+    /// The address of a region's workspace A and its bytes, valid as long as this segment.
     pub(crate) fn region_at(&mut self, region: usize) -> (*mut u8, usize) {
         self.assert_ready();
         let a = self.layout.regions[region].a.range();
@@ -193,7 +193,7 @@ impl<'n> OwnSegment<'n> {
 
 /// Transitions of the record, each written at the step of the same name.
 impl<'n> OwnSegment<'n> {
-    /// Nothing that a later start could need has changed yet.
+    /// Joins this start; nothing that a later start could need has changed yet.
     pub(crate) fn join(&mut self, plan: &StartPlan, is_new: bool) -> Result<()> {
         let step = Step::new(StepName::Join, plan.epoch);
         if !is_new {
@@ -247,7 +247,7 @@ impl<'n> OwnSegment<'n> {
         Ok(())
     }
 
-    /// B and D hold the epoch. Afterwards this set of parities is called C.
+    /// Stamps the epoch, which B and D hold. Afterwards this set of parities is called C.
     pub(crate) fn stamp(&mut self, epoch: u64, stats: &mut Stats) -> Result<()> {
         let start = Instant::now();
         self.record.stamp(epoch);
@@ -264,13 +264,13 @@ impl<'n> OwnSegment<'n> {
         self.write_record(Step::new(StepName::Commit, epoch))
     }
 
-    /// After a recovery has completed the flush of the epoch.
+    /// Stamps the epoch after a recovery has completed its flush.
     fn stamp_flushed(&mut self, epoch: u64) -> Result<()> {
         self.record.stamp(epoch);
         self.write_record(Step::new(StepName::RecoverStamp, epoch))
     }
 
-    /// A replacement has all that its rank had.
+    /// Records that a replacement has all that its rank had.
     pub(crate) fn stamp_rebuilt(&mut self, epoch: u64, state: &[u8]) -> Result<()> {
         if !self.record.is_hollow() {
             return Ok(());

@@ -180,7 +180,7 @@ impl ImageFolder {
     }
 }
 
-/// `None` if `name` denotes no file.
+/// The test and the file that a name denotes; `None` if it denotes none.
 fn parse_name(name: &str) -> Option<(usize, FileId)> {
     let mut words = name.split('.');
     let mut word = |prefix: &str| words.next()?.strip_prefix(prefix);
@@ -305,7 +305,7 @@ pub fn newest_state(parent: &Path, run: &str) -> io::Result<Option<ImageState>> 
     Ok(None)
 }
 
-/// `parent` is open as `above`.
+/// The folder of a run in `parent`, which is open as `above`.
 fn folder_of(
     above: &File,
     parent: &Path,
@@ -341,7 +341,7 @@ pub(crate) fn close_folder(parent: &Path, run: &str) -> io::Result<()> {
     folder_of(&above, parent, run, 0)?.map_or(Ok(()), |folder| remove_empty(&folder.path))
 }
 
-/// Another rank may be faster.
+/// Removes a folder if it is empty; another rank may be faster.
 fn remove_empty(path: &Path) -> io::Result<()> {
     match std::fs::remove_dir(path) {
         Err(error)

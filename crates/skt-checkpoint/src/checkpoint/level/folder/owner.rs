@@ -77,7 +77,7 @@ struct Record {
     outlives_losses: bool,
     /// Whether the job owns the folder, or only claims it.
     owns: bool,
-    /// Between two rewrites of late.
+    /// The time between two rewrites of late, in seconds.
     interval_seconds: f64,
     rewrites: u64,
 }
@@ -90,7 +90,7 @@ impl Record {
         Self { host, process, supervisor, outlives_losses, owns, interval_seconds, rewrites }
     }
 
-    /// As far as this kernel knows, its process has ended, and with it the job.
+    /// Whether its process has ended, as far as this kernel knows, and with it the job.
     fn has_ended(&self) -> bool {
         let process = ProcessId::parse(&self.process).filter(ProcessId::is_of_this_boot);
         let is_dead = || process::holder_liveness(&self.process) == Liveness::Dead;
@@ -117,7 +117,7 @@ impl Rival {
         self.record.as_ref().is_none_or(|record| record.owns)
     }
 
-    /// How long the record may stay the same while the job is alive.
+    /// How long its record may stay the same while the job is alive.
     fn patience(&self) -> Duration {
         let stated = self.record.as_ref().map(|record| record.interval_seconds);
         let least = INTERVAL.as_secs_f64();
@@ -152,8 +152,8 @@ pub(crate) struct OwnedByAnother {
     pub is_own: bool,
 }
 
-/// One that is known to have ended, whatever its record contains (`None`); a silent one, with the
-/// record that did not change.
+/// The jobs that have ended: one that is known to have, whatever its record contains (`None`); a
+/// silent one, with the record that did not change.
 type Ended = BTreeMap<u64, Option<Vec<u8>>>;
 
 /// A job's ownership of the folder of a run's images. It ends when this is dropped.
@@ -206,8 +206,8 @@ impl FolderOwner {
                 // Another job has removed the empty folder, or this record, which it thought to be
                 // of a job that has ended.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                // On a disk that is full or read-only, a restart uses the images of a job that has
-                // ended.
+                // On a full disk, or one that can only be read, a restart uses the images of a job
+                // that has ended.
                 Err(error) => match folder.rivals(job.number, &mut ended)?.pop() {
                     Some(rival) => rival,
                     None => return Err(error),
@@ -245,7 +245,7 @@ impl FolderOwner {
         Ok(owner)
     }
 
-    /// Steps 2 to 4.
+    /// Decides between this claim and those of other jobs: steps 2 to 4.
     fn settle(&self, ended: &mut Ended, process: &dyn Process) -> io::Result<Settled> {
         let KeptRecord { folder, number, .. } = &*self.record;
         loop {
@@ -335,7 +335,7 @@ impl ImageFolder {
         }
     }
 
-    /// Those other than `own`, without those known to have ended.
+    /// The jobs other than `own` that own or claim the folder, without those known to have ended.
     fn rivals(&self, own: u64, ended: &mut Ended) -> io::Result<Vec<Rival>> {
         let mut rivals = Vec::new();
         for number in self.jobs()?.into_iter().filter(|number| *number != own) {
@@ -355,7 +355,7 @@ impl ImageFolder {
         Ok(rivals)
     }
 
-    /// All jobs with a record; what is known to be no file is none.
+    /// The numbers of all jobs with a record. What is known to be no file is none.
     fn jobs(&self) -> io::Result<Vec<u64>> {
         let number = |name: &String| u64::from_str_radix(name.strip_prefix(PREFIX)?, 16).ok();
         let mut jobs: Vec<u64> = self.names()?.iter().filter_map(number).collect();
@@ -367,7 +367,7 @@ impl ImageFolder {
         Ok(jobs)
     }
 
-    /// `None` if it has no record.
+    /// The job with this number; `None` if it has no record.
     fn rival(&self, number: u64) -> io::Result<Option<Rival>> {
         let file = match self.file(&record_name(number), OFlag::O_RDONLY) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -379,8 +379,8 @@ impl ImageFolder {
         Ok(Some(Rival { number, bytes, record }))
     }
 
-    /// Watches another job until its record changes or is gone, or the job has ended, which is
-    /// noted, as the record has been the same for so long.
+    /// Watches another job until its record changes or is gone, or has been the same for so long
+    /// that the job has ended, which is noted.
     fn watch(
         &self,
         rival: &Rival,
@@ -475,7 +475,7 @@ pub(super) mod testing {
         FolderOwner::take(&open, job, ended, &Plain).expect("a folder")
     }
 
-    /// Job `number` has the folder in `above` until this is dropped.
+    /// The folder in `above`, which job `number` has until this is dropped.
     pub(crate) fn own(above: &Path, number: u64) -> FolderOwner {
         take(above, &job(number), &[]).expect("no other job")
     }
@@ -504,7 +504,7 @@ mod tests {
         Slot { rank: 0, ranks: SpacedRanks::alone(0), bytes: 4096 }
     }
 
-    /// A job that does not rewrite its record, which this process made in another boot.
+    /// Writes the record of a job that does not rewrite it, made by this process in another boot.
     fn plant(above: &Path, number: u64, change: impl FnOnce(&mut Record)) {
         let mut record = Record { owns: true, ..Record::new(&job(number)) };
         record.process = "17.1.1.another-boot".into();

@@ -18,23 +18,23 @@ use super::at;
 
 /// Bytes written before the page cache is flushed: an image is as large as the matrix.
 const FLUSH_BYTES: u64 = 256 << 20;
-/// What `O_DIRECT` requires of addresses, file offsets and lengths: the largest block of a disk,
-/// whatever the page size of the system is.
+/// The alignment that `O_DIRECT` requires of addresses, file offsets and lengths: the largest block
+/// of a disk, whatever the page size of the system is.
 const BLOCK_BYTES: usize = 4096;
 
 pub(crate) struct OpenSlot {
     file: File,
-    /// Opened to bypass the page cache.
+    /// The file again, opened to bypass the page cache.
     direct: Option<File>,
     path: PathBuf,
-    /// Within the file.
+    /// The slot's bytes within the file.
     bytes: Range<u64>,
-    /// Written to the file and not flushed to the disk yet.
+    /// Bytes of the file that are written and not flushed to the disk yet.
     flushed: Range<u64>,
 }
 
 impl OpenSlot {
-    /// `rank` is one of `ranks`, each with `slot_bytes`.
+    /// The slot of `rank`, which is one of `ranks`, in a file with slots of `slot_bytes`.
     pub(crate) fn new(
         file: File,
         path: PathBuf,

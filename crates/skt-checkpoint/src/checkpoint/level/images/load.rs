@@ -36,7 +36,7 @@ fn open(level: &Level, id: ImageId) -> io::Result<Box<dyn ImageFile>> {
     }
 }
 
-/// The seal must fit the image's name and `layout`.
+/// Opens an image and reads its seal, which must fit its name and `layout`.
 fn open_sealed(
     level: &Level,
     id: ImageId,

@@ -30,12 +30,12 @@ pub(crate) struct Images {
     piece_bytes: usize,
     helper: Helper,
     pub rank_images: RankImages,
-    /// Those that this process manages, by level.
+    /// The files of images that this process manages, by level.
     seen_files: Vec<Vec<FileId>>,
 }
 
 impl Images {
-    /// The writer's images go to the `slots` of the levels. Collective.
+    /// Starts the writer of this rank's images, which go to the `slots` of the levels. Collective.
     pub(crate) fn start(
         comm: &Comm,
         start: &Start,
@@ -82,8 +82,8 @@ impl Images {
         })
     }
 
-    /// That the images of one epoch take this rank, judging by those that it has written or is
-    /// writing in this start; 0 if there are none.
+    /// Seconds that the images of one epoch take this rank, judging by those that it has written or
+    /// is writing in this start; 0 if there are none.
     pub(crate) fn seconds(&mut self) -> f64 {
         if let Some(written) = self.helper.done() {
             self.rank_images.note(written, 0.0);
@@ -91,7 +91,7 @@ impl Images {
         self.rank_images.seconds_of_images()
     }
 
-    /// On all ranks.
+    /// Waits for the images that are being written, on all ranks.
     fn wait(&mut self, job: &Comm, segment: &mut OwnSegment) -> Result<()> {
         let (start, hook) = (Instant::now(), segment.vault.hook());
         let (written, _free) = self.helper.take_back(false, &*hook);
@@ -100,8 +100,8 @@ impl Images {
     }
 
     /// Waits for the images that are being written, and for those of the newest epoch that had no
-    /// room before. Returns whether those of the newest epoch are complete everywhere, by level.
-    /// Collective.
+    /// room before. Returns, level by level, whether those of the newest epoch are complete on all
+    /// ranks. Collective.
     pub(crate) fn finish(&mut self, job: &Comm, segment: &mut OwnSegment) -> Result<Vec<bool>> {
         if self.rank_images.is_empty() {
             return Ok(Vec::new());
@@ -117,7 +117,7 @@ impl Images {
         Ok(self.rank_images.reports().into_iter().map(is_whole).collect())
     }
 
-    /// One operation, if this rank writes its images itself.
+    /// Does one operation on an image, if this rank writes its images itself.
     pub(crate) fn advance(&mut self) {
         self.helper.advance();
     }
@@ -142,7 +142,7 @@ impl Images {
         self.take_back_since(Instant::now(), hook)
     }
 
-    /// For a rank that has waited for the images since `start`.
+    /// [`Self::take_back`] for a rank that has waited for the images since `start`.
     pub(crate) fn take_back_since(&mut self, start: Instant, hook: &dyn Hook) -> Free {
         let (written, free) = self.helper.take_back(false, hook);
         self.rank_images.note(written, start.elapsed().as_secs_f64());
@@ -187,7 +187,7 @@ impl Images {
         self.helper.write(Writing::new(lent, images, self.piece_bytes), free);
     }
 
-    /// The barrier of the job, at which ranks exchange the state of their images. Collective.
+    /// The job-wide barrier, at which ranks exchange the state of their images. Collective.
     pub(crate) fn barrier(&mut self, job: &Comm, segment: &mut OwnSegment) -> Result<()> {
         let mut votes = self.rank_images.votes();
         all_reduce(job, &mut votes, Vote::and)?;
@@ -219,8 +219,8 @@ impl Images {
     }
 }
 
-/// In seconds of the run, according to the states in the seals of the newest restorable images of
-/// each level; 0 for a level without any. Collective.
+/// When the newest restorable images of each level were due, in seconds of the run, according to
+/// the states in their seals; 0 for a level without any. Collective.
 fn newest_seconds(
     comm: &Comm,
     config: &Config,

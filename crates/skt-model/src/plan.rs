@@ -405,7 +405,7 @@ impl PlannedMachine {
         Ok(())
     }
 
-    /// With half of the MTBF and, if the checkpoint's time was computed, with four times that.
+    /// Half of the MTBF; and, if the time of a checkpoint was computed, four times that time.
     pub fn what_ifs(&self, plan: &Plan) -> Result<Vec<WhatIf>, ModelError> {
         let job = plan.choice().job;
         let mut changed = vec![(
@@ -729,7 +729,8 @@ fn best(
     let keeps = |candidate: &Candidate| candidate.expected.keeps_data_probability;
     let sure = all().filter(|(_, candidate)| keeps_data(candidate, probability));
     if let Some((index, fastest)) = sure.max_by(|(_, a), (_, b)| rate(a).total_cmp(&rate(b))) {
-        // A run that starts over and over is no alternative to checkpoints that may lose data.
+        // A run that starts over and over is no alternative to checkpoints that make progress, even
+        // if these may lose data.
         let enough = |other: &Candidate| (1.0 - RATE_TOLERANCE) * rate(other);
         let is_beaten = || all().any(|(_, other)| enough(other) > rate(fastest));
         if fastest.job.protocol != Protocol::None || !is_beaten() {

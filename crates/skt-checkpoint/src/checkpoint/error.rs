@@ -32,7 +32,8 @@ pub enum CheckpointError {
         level: String,
         source: io::Error,
     },
-    /// A mover's memory was not copied, on any rank. The last checkpoint is as it was.
+    /// A mover's memory was not copied. All ranks have this error; the last checkpoint is as it
+    /// was.
     #[error("rank {rank}: region {region}: {text}")]
     NotMoved { rank: usize, region: usize, text: String },
     /// Levels were given for a method that has no images.

@@ -259,7 +259,8 @@ mod tests {
         assert!(slow.interval_seconds >= slow.level.write_seconds);
     }
 
-    /// Without images on a disk so slow that they do not pay, power cuts need the file system.
+    /// A disk so slow that images on it do not pay, or are not written, leaves power cuts to the
+    /// file system.
     #[test]
     fn a_level_that_is_not_written_serves_no_failures() {
         let plan = machine().plan().unwrap();

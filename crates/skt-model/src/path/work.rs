@@ -15,7 +15,8 @@ const PRODUCT_ROWS_WHILE_PASSING_ON: f64 = 192.0;
 /// The cost of a panel to its owner, for each of its rows and columns, in elements of the trailing
 /// product, see `pgesv::product`.
 const ADVANCE_COST: f64 = 7.0 / 3.0;
-/// That a team loses at a panel, relative to the time of one thread; see `pgesv::product`.
+/// The time that a team loses at a panel in addition to its share, relative to the time of one
+/// thread, see `pgesv::product`.
 const TEAM_PANEL_LOSS: f64 = 1.0 / 6.0;
 /// Doubles before the two rows in a pivot's message, see `pfact::pivot`.
 const PIVOT_HEAD: f64 = 4.0;

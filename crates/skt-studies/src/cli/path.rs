@@ -232,7 +232,8 @@ fn order(args: &PathArgs, nb: usize) -> Result<usize, StudyError> {
     Ok(n)
 }
 
-/// Of all combinations, the highest rate first; with --memory-gib, N depends on NB.
+/// Predicts all combinations, those with the highest rate first; with --memory-gib, N depends on
+/// NB, so times do not compare.
 fn predictions(
     args: &PathArgs,
     machine: &Machine,

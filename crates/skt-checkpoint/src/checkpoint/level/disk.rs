@@ -69,12 +69,10 @@ pub trait ImageFile: Send {
     /// Fills `into` from offset `at` of the slot; an error, too, when the slot ends before.
     fn read_at(&mut self, at: u64, into: &mut [u8]) -> io::Result<()>;
 
-    /// Returns when everything written to the slot survives a power cut, which an error leaves
-    /// open.
+    /// Returns when what was written to the slot survives a power cut; after an error some may not.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Frees the space of the slot, with what is in it; an error where only whole files can be
-    /// freed.
+    /// Frees the slot's space and drops its bytes; an error where only whole files can be freed.
     fn discard(&mut self) -> io::Result<()>;
 
     /// Bytes of the slot.

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -37,6 +37,8 @@ struct Inbox {
 struct World {
     inboxes: Vec<Inbox>,
     aborted: Mutex<Option<String>>,
+    /// Whether there is a reason in `aborted`, which all ranks would wait for each other to read.
+    is_aborted: AtomicBool,
     next_group: AtomicU32,
 }
 
@@ -46,6 +48,7 @@ impl World {
             let mut aborted = self.aborted.lock().expect("abort lock");
             aborted.get_or_insert_with(|| reason.to_owned()).clone()
         };
+        self.is_aborted.store(true, Ordering::SeqCst);
         for inbox in &self.inboxes {
             // Under the lock: otherwise a rank between its check and its wait would miss the
             // notification.
@@ -56,6 +59,9 @@ impl World {
     }
 
     fn check(&self) -> Result<()> {
+        if !self.is_aborted.load(Ordering::SeqCst) {
+            return Ok(());
+        }
         match &*self.aborted.lock().expect("abort lock") {
             Some(reason) => Err(CommError::aborted(reason.clone())),
             None => Ok(()),
@@ -80,6 +86,7 @@ where
     let world = Arc::new(World {
         inboxes: (0..size).map(|_| Inbox::default()).collect(),
         aborted: Mutex::new(None),
+        is_aborted: AtomicBool::new(false),
         next_group: AtomicU32::new(1),
     });
     let place = Place::in_world(size);
@@ -176,6 +183,7 @@ impl Transport for ThreadComm {
         let inbox = &self.world.inboxes[self.place.members[dest]];
         let mut messages = inbox.messages.lock().expect("inbox lock");
         messages.entry(self.place.key(self.rank(), tag)).or_default().push_back(data.to_vec());
+        drop(messages);
         inbox.arrived.notify_all();
         Ok(())
     }

@@ -15,27 +15,15 @@ enum { SMALL = 1000, LARGE = 5000000, FAILING_RANK = 1, LAUNCH_FAILED = 719 };
 #ifdef STAND_IN_HIP
 #define MOVER skt_mover_hip
 #define LIBRARY "libamdhip64.so.6"
-int hipStreamCreate(void **stream);
-int hipMalloc(uintptr_t *memory, size_t bytes);
-#define STREAM_CREATE hipStreamCreate
-#define ALLOCATE hipMalloc
-static void begin_device(void) {}
 #else
 #define MOVER skt_mover_cuda
 #define LIBRARY "libcuda.so.1"
-int cuInit(unsigned flags);
-int cuCtxCreate_v2(void **context, unsigned flags, int device);
-int cuStreamCreate(void **stream, unsigned flags);
-int cuMemAlloc_v2(uintptr_t *memory, size_t bytes);
-#define STREAM_CREATE(stream) cuStreamCreate(stream, 0)
-#define ALLOCATE cuMemAlloc_v2
-static void begin_device(void) {
-    void *context;
-    if (cuInit(0) != 0 || cuCtxCreate_v2(&context, 0, 0) != 0) abort();
-}
 #endif
 
 /* Of the stand-in. */
+void stand_in_switch(void);
+void *stand_in_stream(void);
+uintptr_t stand_in_allocate(size_t bytes);
 void stand_in_fail(unsigned long at, int code, int onwards);
 const char *stand_in_failed(void);
 void stand_in_forget(void);
@@ -260,9 +248,13 @@ int main(int argc, char **argv) {
     };
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    begin_device();
+#ifndef STAND_IN_HIP
+    stand_in_switch();
+#endif
     values = malloc(LARGE * sizeof *values);
-    check(STREAM_CREATE(&stream) == 0 && ALLOCATE(&memory, 8 * LARGE) == 0, "no device");
+    stream = stand_in_stream();
+    memory = stand_in_allocate(8 * LARGE);
+    check(memory != 0, "no device");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (argc > 1 && strcmp(argv[1], cases[i].name) == 0) {
             cases[i].run();

@@ -198,11 +198,6 @@ void object_destroy(void *handle, enum kind kind, const char *what) {
         if (work->stream == handle) violation("work of the %s is not done", what);
 }
 
-void objects_of_owner_end(uintptr_t owner) {
-    for (size_t i = 0; i < object_count; i++)
-        if (objects[i].owner == owner) objects[i].alive = false;
-}
-
 /* Memory of the device */
 
 static struct device_range *device_range_of(uintptr_t start, size_t bytes) {

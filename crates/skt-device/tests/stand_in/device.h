@@ -1,5 +1,5 @@
 /* A driver of devices that do not exist, and that makes the most of what the rules of CUDA and HIP
- * leave open: see device.c. cuda.c and hip.c give it the names of libcuda and libamdhip64. */
+ * leave open: see device.c. library.c gives it the names of libcuda or libamdhip64. */
 #ifndef STAND_IN_DEVICE_H
 #define STAND_IN_DEVICE_H
 
@@ -36,7 +36,6 @@ void *object_new(enum kind kind, uintptr_t owner);
 void object_check(const void *handle, enum kind kind, const char *what);
 uintptr_t object_owner(const void *handle);
 void object_destroy(void *handle, enum kind kind, const char *what);
-void objects_of_owner_end(uintptr_t owner);
 
 /* Queues of work; a stream is a handle or the default one of an owner. */
 int queue_copy(enum direction direction, void *host, uintptr_t device, size_t bytes,

@@ -1,7 +1,6 @@
 //! The stand-in, as scenarios call it that run in a process with it.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
-use std::ptr;
 
 use libloading::{Library, Symbol};
 
@@ -31,38 +30,21 @@ impl Driver {
         let library = unsafe { Library::new(api.file()) }.expect("it loads");
         let driver = Self { library, api };
         if api == Api::Cuda {
-            // SAFETY: the type is that of cuda.c.
-            let init: Symbol<unsafe extern "C" fn(c_uint) -> c_int> =
-                unsafe { driver.get("cuInit") };
-            // SAFETY: it has no preconditions.
-            assert_eq!(unsafe { init(0) }, 0);
-            driver.new_context();
+            driver.switch();
         }
         driver
     }
 
-    /// Safety: `T` is the type of this function in device.c, cuda.c or hip.c.
+    /// Safety: `T` is the type of this function in device.c or library.c.
     unsafe fn get<T>(&self, name: &str) -> Symbol<'_, T> {
         // SAFETY: promised by the caller.
         unsafe { self.library.get(name.as_bytes()) }
             .unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// Makes a context, which is then the current one of this thread (CUDA only).
-    pub fn new_context(&self) -> *mut c_void {
-        let mut context = ptr::null_mut();
-        // SAFETY: the type is that of cuda.c, which writes one pointer.
-        unsafe {
-            let create: Symbol<unsafe extern "C" fn(*mut *mut c_void, c_uint, c_int) -> c_int> =
-                self.get("cuCtxCreate_v2");
-            assert_eq!(create(&mut context, 0, 0), 0);
-        }
-        context
-    }
-
     /// The contexts in this thread's stack (CUDA), or the number of its device (HIP).
     pub fn current(&self) -> c_int {
-        // SAFETY: the type is that of cuda.c and hip.c.
+        // SAFETY: the type is that of library.c.
         unsafe {
             let current: Symbol<unsafe extern "C" fn() -> c_int> = self.get("stand_in_current");
             current()
@@ -71,12 +53,9 @@ impl Driver {
 
     /// What HIP keeps of failures, for the program to ask for; of CUDA there is nothing.
     pub fn last_error(&self) -> c_int {
-        if self.api == Api::Cuda {
-            return 0;
-        }
-        // SAFETY: the type is that of hip.c.
+        // SAFETY: the type is that of library.c.
         unsafe {
-            let peek: Symbol<unsafe extern "C" fn() -> c_int> = self.get("hipPeekAtLastError");
+            let peek: Symbol<unsafe extern "C" fn() -> c_int> = self.get("stand_in_last_error");
             peek()
         }
     }
@@ -84,7 +63,7 @@ impl Driver {
     /// Removes contexts from this thread's stack until `current` is this again (CUDA), or makes
     /// this the device (HIP).
     pub fn restore(&self, current: c_int) {
-        // SAFETY: the type is that of cuda.c and hip.c.
+        // SAFETY: the type is that of library.c.
         unsafe {
             let restore: Symbol<unsafe extern "C" fn(c_int)> = self.get("stand_in_restore");
             restore(current);
@@ -93,51 +72,37 @@ impl Driver {
 
     /// Makes another context or device the current one, as a program that works with several.
     pub fn switch(&self) {
-        match self.api {
-            Api::Cuda => drop(self.new_context()),
-            Api::Hip => self.restore(1 - self.current()),
+        // SAFETY: the type is that of library.c.
+        unsafe {
+            let switch: Symbol<unsafe extern "C" fn()> = self.get("stand_in_switch");
+            switch();
         }
     }
 
     pub fn new_stream(&self) -> *mut c_void {
-        let mut stream = ptr::null_mut();
-        // SAFETY: the types are those of cuda.c and hip.c, which write one pointer.
-        let code = unsafe {
-            match self.api {
-                Api::Cuda => {
-                    let create: Symbol<unsafe extern "C" fn(*mut *mut c_void, c_uint) -> c_int> =
-                        self.get("cuStreamCreate");
-                    create(&mut stream, 0)
-                }
-                Api::Hip => {
-                    let create: Symbol<unsafe extern "C" fn(*mut *mut c_void) -> c_int> =
-                        self.get("hipStreamCreate");
-                    create(&mut stream)
-                }
-            }
-        };
-        assert_eq!(code, 0);
-        stream
+        // SAFETY: the type is that of library.c.
+        unsafe {
+            let create: Symbol<unsafe extern "C" fn() -> *mut c_void> = self.get("stand_in_stream");
+            create()
+        }
     }
 
     pub fn allocate(&self, bytes: usize) -> *mut c_void {
-        let name = if self.api == Api::Cuda { "cuMemAlloc_v2" } else { "hipMalloc" };
-        let mut memory = ptr::null_mut();
-        // SAFETY: cuda.c writes an address as a number of the size of hip.c's pointer.
-        unsafe {
-            let allocate: Symbol<unsafe extern "C" fn(*mut *mut c_void, usize) -> c_int> =
-                self.get(name);
-            assert_eq!(allocate(&mut memory, bytes), 0);
-        }
+        // SAFETY: the type is that of library.c, whose numbers are addresses.
+        let memory = unsafe {
+            let allocate: Symbol<unsafe extern "C" fn(usize) -> *mut c_void> =
+                self.get("stand_in_allocate");
+            allocate(bytes)
+        };
+        assert!(!memory.is_null());
         memory
     }
 
     pub fn free(&self, memory: *mut c_void) {
-        let name = if self.api == Api::Cuda { "cuMemFree_v2" } else { "hipFree" };
-        // SAFETY: cuda.c reads an address as a number of the size of hip.c's pointer.
+        // SAFETY: the type is that of library.c, whose numbers are addresses.
         unsafe {
-            let free: Symbol<unsafe extern "C" fn(*mut c_void) -> c_int> = self.get(name);
-            assert_eq!(free(memory), 0);
+            let free: Symbol<unsafe extern "C" fn(*mut c_void)> = self.get("stand_in_free");
+            free(memory);
         }
     }
 
@@ -164,7 +129,7 @@ impl Driver {
 
     /// Enqueues a kernel that combines each byte of the memory with `with` (exclusive or).
     pub fn change(&self, memory: *mut c_void, bytes: usize, with: u8, stream: *mut c_void) {
-        // SAFETY: the type is that of cuda.c and hip.c.
+        // SAFETY: the type is that of library.c.
         unsafe {
             let change: Symbol<unsafe extern "C" fn(*mut c_void, usize, u8, *mut c_void) -> c_int> =
                 self.get("stand_in_change");
@@ -175,7 +140,7 @@ impl Driver {
     /// Pins memory of the host, as a program does itself.
     pub fn register(&self, pages: &mut [u8]) {
         let name = if self.api == Api::Cuda { "cuMemHostRegister_v2" } else { "hipHostRegister" };
-        // SAFETY: the type is that of cuda.c and hip.c; the memory stays mapped in these tests.
+        // SAFETY: the type is that of library.c; the memory stays mapped in these tests.
         unsafe {
             let register: Symbol<unsafe extern "C" fn(*mut u8, usize, c_uint) -> c_int> =
                 self.get(name);
@@ -185,7 +150,7 @@ impl Driver {
 
     pub fn unregister(&self, pages: &mut [u8]) {
         let name = if self.api == Api::Cuda { "cuMemHostUnregister" } else { "hipHostUnregister" };
-        // SAFETY: the type is that of cuda.c and hip.c.
+        // SAFETY: the type is that of library.c.
         unsafe {
             let unregister: Symbol<unsafe extern "C" fn(*mut u8) -> c_int> = self.get(name);
             assert_eq!(unregister(pages.as_mut_ptr()), 0);

@@ -42,7 +42,8 @@ pub fn compile(api: Api, into: &Path, defines: &[String]) {
     cc.args(["-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]);
     cc.args(["-fvisibility=hidden", "-pthread"]).args(defines);
     cc.arg(format!("-Wl,-soname,{}", api.file())).arg("-o").arg(into.join(api.file()));
-    cc.arg(sources.join("device.c")).arg(sources.join(api.name()).with_extension("c"));
+    cc.arg(sources.join("device.c")).arg(sources.join("library.c"));
+    cc.args((api == Api::Hip).then_some("-DHIP"));
     let Output { status, stderr, .. } = cc.output().expect("cc starts");
     assert!(status.success(), "{cc:?}: {}", String::from_utf8_lossy(&stderr));
     for name in api.newer_files() {

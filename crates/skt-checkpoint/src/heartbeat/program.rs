@@ -1,3 +1,5 @@
+//! The heartbeats of a program that uses the checkpoints.
+
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 

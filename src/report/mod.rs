@@ -6,7 +6,7 @@ mod json;
 mod mxp;
 pub(crate) mod output;
 pub mod phases;
-#[allow(missing_docs)] // docs/report.md describes the fields
+// docs/report.md describes the fields.
 pub mod reader;
 mod run_output;
 pub mod text;

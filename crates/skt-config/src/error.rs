@@ -83,7 +83,6 @@ impl fmt::Display for At {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)] // each message names its fields
 pub enum ConfigError {
     #[error("{file}: cannot be read: {source}")]
     Read { file: String, source: std::io::Error },

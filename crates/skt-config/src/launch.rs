@@ -177,7 +177,6 @@ named!(NoSpare { Stop: "stop", Wait: "wait", Spread: "spread" });
 
 /// Each is described in its row of [`LAUNCH`]. The `Default` has no defaults of the rows yet.
 #[derive(Debug, Clone, Default, PartialEq)]
-#[allow(missing_docs)]
 pub struct LaunchSettings {
     pub hosts: Option<PathBuf>,
     pub spares: Option<PathBuf>,

@@ -59,7 +59,7 @@ pub(crate) fn clean_title(text: &str) -> String {
 /// Everything a run needs, validated: each list has 1 to 20 values, each in its legal range. The
 /// `Default` is empty, and filled from the rows of [`PARAMS`](crate::param::PARAMS).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs)] // the row of each in PARAMS describes it
+// The row of each in PARAMS describes it.
 pub struct RunSpec {
     /// The two free lines at the top of HPL.dat.
     pub title: [String; 2],
@@ -115,7 +115,7 @@ fn is_zero(count: &usize) -> bool {
 
 /// The parameters of one test, which is one line of the report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs)] // the row of each in PARAMS describes it
+// The row of each in PARAMS describes it.
 pub struct TestSpec {
     pub n: usize,
     pub nb: usize,

@@ -242,7 +242,6 @@ macro_rules! settings {
     ) => {
         $(#[$about_settings])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-        #[allow(missing_docs)] // each is described in its row of the table
         pub enum $name { $($setting),* }
 
         $(#[$about_table])*

@@ -4,7 +4,6 @@ use skt_host::units::counted;
 use thiserror::Error;
 
 #[derive(Debug, Clone, PartialEq, Error)]
-#[allow(missing_docs)] // each message names its fields
 pub enum ModelError {
     #[error("{parameter} = {value} is out of range: expected {expected}")]
     OutOfRange { parameter: &'static str, value: f64, expected: &'static str },

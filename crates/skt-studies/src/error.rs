@@ -6,7 +6,6 @@ use skt_model::ModelError;
 use crate::sim::trace::BadTrace;
 
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)] // each message names its fields
 pub enum StudyError {
     #[error(transparent)]
     Model(#[from] ModelError),

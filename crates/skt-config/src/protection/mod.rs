@@ -19,7 +19,7 @@ use skt_solver::pgesv::abft::CheckEvery;
 use skt_store::codec::CodecKind;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs)] // the row of each in SETTINGS describes it
+// The row of each in SETTINGS describes it.
 pub struct Settings {
     pub method: Method,
     /// Whether the user has named the method, which must be possible then.

@@ -1,5 +1,5 @@
 //! Other users plant segments in a store and take names: no run reads a planted segment, and a taken
-//! name is refused with its owner. A death before the first page is in no one's way.
+//! name is refused with its owner. What a death before the first page leaves is replaced.
 //!
 //! The tests need the rights of root, to act as other users; without them each test reports that.
 //! System V segments belong to the whole machine, so each test has a separate namespace for them.
@@ -36,18 +36,21 @@ fn name() -> SegmentName {
     SegmentName::new("others", "lock", 0).unwrap()
 }
 
-/// [`name`] leads to nothing, although the only segment of the system has its first key, and a new
-/// segment of that name is made at the next.
-fn is_passed_by(store: &SysV, what: &str) {
-    let before = table();
-    assert!(store.attach(&name()).unwrap().is_none(), "{what}");
-    assert!(store.peek(&name(), &mut [0; 8]).unwrap().is_none(), "{what}");
-    assert_eq!(store.list().unwrap(), [], "{what}");
-    assert!(!store.remove(&name()).unwrap() && !store.remove_unused(&name()).unwrap(), "{what}");
-    drop(store.create(&name(), 8).unwrap());
-    assert_eq!((store.peek(&name(), &mut []).unwrap(), table().len()), (Some(8), 2), "{what}");
-    assert!(store.remove(&name()).unwrap(), "{what}");
-    assert_eq!(table(), before, "{what}: not attached, changed or removed");
+/// All that a store can do with [`name`] is refused, with a text that begins and ends so.
+fn is_refused(store: &dyn Store, begin: &str, why: &str) {
+    let refused = [
+        store.attach(&name()).map(|_| ()),
+        store.peek(&name(), &mut []).map(|_| ()),
+        store.create(&name(), 64).map(|_| ()),
+        store.remove(&name()).map(|_| ()),
+        store.remove_unused(&name()).map(|_| ()),
+        RunLock::take(store, "others", "here", 0, &Plain).map(|_| ()),
+    ];
+    for refused in refused {
+        let text = refused.unwrap_err().to_string();
+        assert!(text.starts_with(&format!("{begin} is not used: {why}")), "{text}");
+    }
+    assert_eq!(store.list().unwrap(), [], "{why}");
 }
 
 #[test]
@@ -62,21 +65,25 @@ fn system_v_segments_of_other_users_or_rights_are_never_read() {
     let forged = with_bytes(shmid, PAGE_BYTES + 8192, |bytes| bytes.to_vec());
     assert!(store.remove(&name()).unwrap());
     let shmid = plant(OTHER, key, forged.len(), 0o600, &forged);
-    is_passed_by(&store, "made by another user and given away");
-    crate::system_v::remove(shmid);
-    for (what, mode) in [("others", 0o666), ("nobody", 0), ("to read", 0o640)] {
+    let is_refused = |shmid: i32, why: &str| {
+        let (before, at) = (table(), format!("{} at shmid {shmid}, key {key:#010x}", name()));
+        is_refused(&store, &at, why);
+        assert_eq!(table(), before, "{why}: not attached, changed or removed");
+        crate::system_v::remove(shmid);
+    };
+    // Made by another user and given away.
+    is_refused(shmid, &format!("it belongs to user {OTHER}"));
+    for (mode, why) in [(0o666, "666, not 600"), (0, "000, not 600"), (0o640, "640, not 600")] {
         drop(store.create(&name(), 8192).unwrap());
         let shmid = only().1;
         set_mode(shmid, mode);
-        is_passed_by(&store, what);
-        crate::system_v::remove(shmid);
+        is_refused(shmid, &format!("its mode is {why}"));
     }
 }
 
-/// Before its first page is written a System V segment is no one's; a file has its name, and the
-/// next creation replaces it.
+/// A System V segment without a first page is not listed, as its name is not known.
 #[test]
-fn a_creation_killed_before_its_first_page_is_in_no_ones_way() {
+fn a_creation_killed_before_its_first_page_is_replaced() {
     if !can_be_others() {
         return;
     }
@@ -87,14 +94,14 @@ fn a_creation_killed_before_its_first_page_is_in_no_ones_way() {
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
         let store = kind.parse::<StoreKind>().unwrap().open();
         assert!(store.attach(&name()).unwrap().is_none());
-        if kind == "sysv" {
-            is_passed_by(&SysV::new(false), "no first page");
-        } else {
-            assert!(!store.list().unwrap()[0].is_ready);
-            drop(store.create(&name(), 8).unwrap());
-            assert!(store.list().unwrap()[0].is_ready);
-        }
+        assert!(store.peek(&name(), &mut []).unwrap().is_none());
+        let listed = store.list().unwrap();
+        assert_eq!(listed.iter().map(|it| it.is_ready).next(), (kind != "sysv").then_some(false));
+        drop(store.create(&name(), 8).unwrap());
+        assert!(store.list().unwrap()[0].is_ready);
+        assert!(store.remove(&name()).unwrap());
     }
+    assert_eq!(table(), [""; 0]);
 }
 
 /// Overwrites the first page of a lock while a process holds it and after: only then is it replaced.
@@ -124,19 +131,8 @@ fn a_name_taken_by_another_user_is_refused_with_its_owner() {
     drop(store.create(&name(), 64).unwrap());
     chown(&path, Some(OTHER), None).unwrap();
     let forged = std::fs::read(&path).unwrap();
-    let owner = format!("{} is not used: it belongs to user {OTHER}", path.display());
-    let refused = [
-        store.attach(&name()).map(|_| ()),
-        store.peek(&name(), &mut []).map(|_| ()),
-        store.create(&name(), 64).map(|_| ()),
-        store.remove(&name()).map(|_| ()),
-        RunLock::take(&*store, "others", "here", 0, &Plain).map(|_| ()),
-    ];
-    for refused in refused {
-        let text = refused.unwrap_err().to_string();
-        assert!(text.starts_with(&owner), "{text}");
-    }
-    assert_eq!(store.list().unwrap(), []);
+    let at = path.display().to_string();
+    is_refused(&*store, &at, &format!("it belongs to user {OTHER}"));
     assert_eq!(std::fs::read(&path).unwrap(), forged);
 }
 
@@ -161,7 +157,7 @@ fn child_of_a_plain_user() {
     let store = SysV::new(false);
     drop(store.create(&name(), 8).unwrap());
     set_mode(only().1, 0);
-    assert!(store.attach(&name()).unwrap().is_none());
+    assert!(matches!(store.attach(&name()), Err(StoreError::Foreign { .. })));
     crate::system_v::remove(only().1);
     println!("all done");
 }

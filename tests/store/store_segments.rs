@@ -524,9 +524,8 @@ fn a_segment_taken_and_removed_by_many_has_one_owner() {
     });
 }
 
-/// Two creations of one name that begin at the same time: in a folder there is one place for both,
-/// and the one that has written its first page wins; System V segments are made at two keys, and
-/// giving up one takes nothing from the other.
+/// Two creations of one name that begin at the same time: there is one place for both, and the one
+/// that has written its first page wins.
 #[test]
 fn a_creation_that_others_overtake_has_its_segment_alone() {
     on_every_store("overtaken", |f| {
@@ -537,27 +536,15 @@ fn a_creation_that_others_overtake_has_its_segment_alone() {
                 let lock = RunLock::take(&*f.store, &f.run, "here", 0, &Plain).unwrap().unwrap();
                 other.replace(Some(lock));
             }
-            Stage::Named => {
-                drop(other.take());
-                if let Some(left) = f.store.attach(&name).unwrap() {
-                    left.remove().unwrap();
-                }
-            }
-            Stage::Reserving(_) | Stage::Reserved => {}
+            Stage::Named | Stage::Reserving(_) | Stage::Reserved => {}
         };
         let is_refused = |second: Result<_, _>| {
             assert!(matches!(second, Err(StoreError::Exists { .. })), "two have it: {second:?}");
         };
-        if matches!(f.kind, StoreKind::SysV { .. }) {
-            let held = f.store.begin_at(&name, 8, &at).unwrap().finish().unwrap();
-            is_refused(f.store.create(&name, 8));
-            drop(held);
-        } else {
-            is_refused(f.store.begin_at(&name, 8, &at).and_then(|new| new.finish()));
-            is_refused(f.store.create(&name, 8));
-            drop(other.take());
-            drop(f.store.create(&name, 8).unwrap());
-        }
+        is_refused(f.store.begin_at(&name, 8, &at).and_then(|new| new.finish()));
+        is_refused(f.store.create(&name, 8));
+        drop(other.take());
+        drop(f.store.create(&name, 8).unwrap());
         assert!(f.store.attach(&name).unwrap().is_some());
         assert!(f.store.remove(&name).unwrap());
     });

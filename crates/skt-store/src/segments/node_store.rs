@@ -78,13 +78,13 @@ impl NodeStore {
     pub fn ask(kind: &StoreKind, store: &dyn Store, run_id: &str) -> Self {
         let is_sysv = matches!(kind, StoreKind::SysV { .. });
         let (void, warnings): (Vec<StoreHazard>, Vec<StoreHazard>) =
-            store.hazards().into_iter().partition(StoreHazard::voids_store);
+            store.hazards().into_iter().partition(|hazard| hazard.voids_store);
         Self {
             run_bytes: super::run_bytes(store, run_id).unwrap_or(0),
             room: kind.folder().and_then(StoreRoom::measure),
             sysv: is_sysv.then(|| others_of_sysv(store, run_id)),
-            void: void.first().map(ToString::to_string),
-            warnings: warnings.iter().map(ToString::to_string).collect(),
+            void: void.into_iter().next().map(|hazard| hazard.words),
+            warnings: warnings.into_iter().map(|hazard| hazard.words).collect(),
         }
     }
 

@@ -26,13 +26,6 @@ pub enum StoreError {
     BadSize { name: SegmentName, bytes: usize },
     #[error("{name} exists already at {location}; `skt-hpl store clean` removes what is stale")]
     Exists { name: SegmentName, location: String },
-    /// Every key of the name is taken by other segments.
-    #[error(
-        "{name}: all {tried} System V keys for it are taken by other segments, the first of them \
-         by {holder}: have that user, or the administrator, remove it (ipcrm -m ID; `ipcs -m` \
-         lists all), or use the store `posix`"
-    )]
-    NoKey { name: SegmentName, tried: usize, holder: String },
     /// What is at a segment's place is not used, and not read either.
     #[error(
         "{location} is not used: {why}. Remove it, or have its owner do so, or take another run id \

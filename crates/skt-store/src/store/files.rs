@@ -26,10 +26,10 @@ use super::segment::{
 };
 use super::{
     ATTACH_PAUSE, ATTACH_TRIES, Result, SegmentInfo, SegmentName, Stage, Store, StoreError,
-    StoreId, check_bytes,
+    StoreId, check_bytes, make_way,
 };
 use skt_comm::pages;
-use skt_host::process::{self, ProcessId};
+use skt_host::process;
 
 /// The folder of POSIX shared memory.
 pub(super) const POSIX: &str = "/dev/shm";
@@ -87,21 +87,6 @@ impl Files {
         Ok(self.find(name)?.filter(|found| found.identity.is_ready))
     }
 
-    /// Removes an incomplete segment of that name, unless a process is working on it.
-    fn make_way(&self, name: &SegmentName) -> Result<()> {
-        for tries_left in (0..ATTACH_TRIES).rev() {
-            match self.find(name)? {
-                None => break,
-                Some(found) if found.identity.is_ready || tries_left == 0 => {
-                    return Err(StoreError::exists(name, found.path.display().to_string()));
-                }
-                Some(_) if self.remove_dead(name)? => break,
-                Some(_) => std::thread::sleep(ATTACH_PAUSE),
-            }
-        }
-        Ok(())
-    }
-
     /// Removes the segment of that name, unless a process holds it, or `stays` holds for it: this
     /// is checked under the lock, because its creator may have been working on it until then.
     fn remove_unless(&self, name: &SegmentName, stays: fn(&Identity) -> bool) -> Result<bool> {
@@ -117,7 +102,11 @@ impl Files {
     fn fresh(&self, name: &SegmentName, at: &dyn Fn(Stage)) -> Result<Flock<File>> {
         let path = self.path(name);
         loop {
-            self.make_way(name)?;
+            let find = || {
+                let location = |found: Found| found.path.display().to_string();
+                Ok(self.find(name)?.map(|found| (found.identity.is_ready, location(found))))
+            };
+            make_way(name, find, || self.remove_dead(name))?;
             let file = match private().create_new(true).open(&path) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                     return Err(StoreError::exists(name, path.display().to_string()));
@@ -305,17 +294,8 @@ impl Store for Files {
                 Ok(None) | Err(StoreError::Foreign { .. }) => continue,
                 Err(error) => return Err(error),
             };
-            list.push(SegmentInfo {
-                location: path.display().to_string(),
-                bytes: identity.data_bytes,
-                is_ready: identity.is_ready,
-                in_use: lock(file, FlockArg::LockSharedNonblock).is_err(),
-                attached: None,
-                creator_pid: identity.process.pid(),
-                creator: identity.process.liveness(),
-                created_unix_seconds: identity.created_unix_seconds,
-                name,
-            });
+            let in_use = lock(file, FlockArg::LockSharedNonblock).is_err();
+            list.push(identity.info(path.display().to_string(), in_use, None));
         }
         list.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(list)
@@ -372,12 +352,9 @@ fn identify(file: &File, name: &SegmentName) -> io::Result<Identity> {
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => None,
         read => read.map(|()| header.identity(meta.len() as usize))?,
     };
-    Ok(whole.filter(|identity| identity.name == *name).unwrap_or_else(|| Identity {
-        name: name.clone(),
-        data_bytes: (meta.len() as usize).saturating_sub(PAGE_BYTES),
-        process: ProcessId::zeroed(),
-        created_unix_seconds: u64::try_from(meta.mtime()).unwrap_or(0),
-        is_ready: false,
+    Ok(whole.filter(|identity| identity.name == *name).unwrap_or_else(|| {
+        let modified = u64::try_from(meta.mtime()).unwrap_or(0);
+        Identity::incomplete(name, meta.len() as usize, modified)
     }))
 }
 

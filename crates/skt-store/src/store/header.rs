@@ -5,7 +5,7 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::{ROLE_BYTES_MAX, RUN_BYTES_MAX, SegmentName};
+use super::{ROLE_BYTES_MAX, RUN_BYTES_MAX, SegmentInfo, SegmentName};
 use crate::codec::checksum;
 use skt_host::process::ProcessId;
 
@@ -45,6 +45,33 @@ pub(crate) struct Identity {
     pub is_ready: bool,
 }
 
+impl Identity {
+    /// What a creator has left that died before its first page was whole.
+    pub(crate) fn incomplete(name: &SegmentName, segment_bytes: usize, created: u64) -> Self {
+        Self {
+            name: name.clone(),
+            data_bytes: segment_bytes.saturating_sub(PAGE_BYTES),
+            process: ProcessId::zeroed(),
+            created_unix_seconds: created,
+            is_ready: false,
+        }
+    }
+
+    pub(crate) fn info(self, location: String, in_use: bool, attached: Option<u64>) -> SegmentInfo {
+        SegmentInfo {
+            location,
+            bytes: self.data_bytes,
+            is_ready: self.is_ready,
+            in_use,
+            attached,
+            creator_pid: self.process.pid(),
+            creator: self.process.liveness(),
+            created_unix_seconds: self.created_unix_seconds,
+            name: self.name,
+        }
+    }
+}
+
 impl Header {
     /// A header for a segment that this process creates now; not ready yet.
     pub(crate) fn new(name: &SegmentName, data_bytes: usize) -> Self {
@@ -66,6 +93,11 @@ impl Header {
     /// Marks the segment as complete.
     pub(crate) fn set_ready(&mut self) {
         self.ready = self.checksum ^ READY;
+    }
+
+    /// Whether the page may be one that this program has not written yet, or not to its end.
+    pub(crate) fn may_be_begun(&self) -> bool {
+        [MAGIC, [0; 8]].contains(&self.magic)
     }
 
     fn compute_checksum(&self) -> u64 {

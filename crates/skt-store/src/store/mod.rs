@@ -306,6 +306,26 @@ impl fmt::Display for StoreKind {
     }
 }
 
+/// Removes an incomplete segment of that name, unless a process is working on it. `find` returns
+/// whether the segment of the name is complete, and its location; `remove_dead` tries to remove it.
+fn make_way(
+    name: &SegmentName,
+    find: impl Fn() -> Result<Option<(bool, String)>>,
+    remove_dead: impl Fn() -> Result<bool>,
+) -> Result<()> {
+    for tries_left in (0..ATTACH_TRIES).rev() {
+        match find()? {
+            None => break,
+            Some((is_ready, location)) if is_ready || tries_left == 0 => {
+                return Err(StoreError::Exists { name: name.clone(), location });
+            }
+            Some(_) if remove_dead()? => break,
+            Some(_) => std::thread::sleep(ATTACH_PAUSE),
+        }
+    }
+    Ok(())
+}
+
 /// Refuses a size that is not a positive number of whole doubles, or is too large.
 fn check_bytes(name: &SegmentName, bytes: usize) -> Result<()> {
     let largest = isize::MAX as usize - header::PAGE_BYTES - (1 << 30);

@@ -1,29 +1,23 @@
 //! A store of System V segments.
 //!
-//! A key has 32 bits, so names are hashed to keys. If a key is taken by a segment of another name,
-//! program or user, the next of the name's [`PROBES`] keys is tried. Only owner, creator, mode and
-//! header decide what a segment is; nothing of another owner or mode is ever attached.
+//! A key has 32 bits, so each name is hashed to one. Owner, creator, mode and first page decide what
+//! is there; nothing of another owner or mode is ever attached.
 
 use std::io;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{Ordering, fence};
 
 use super::header::{Header, Identity, PAGE_BYTES};
 use super::host::{Host, StoreHazard};
 use super::segment::{Hold, Mapping, NewSegment, Segment, Touch, remove_id};
 use super::{
     ATTACH_PAUSE, ATTACH_TRIES, Result, SegmentInfo, SegmentName, Stage, Store, StoreError,
-    StoreId, check_bytes,
+    StoreId, check_bytes, make_way,
 };
 use skt_comm::pages::{self, pool_page_bytes, system_page_bytes};
 use skt_host::process;
 
-/// The number of keys of a name.
-const PROBES: u32 = 256;
 /// The mode of every segment.
 const MODE: u32 = 0o600;
-/// The mode bit of a segment that has been removed and waits for the last process to detach.
-const SHM_DEST: u32 = 0o1000;
 /// The kernel's table of segments.
 const TABLE: &str = "/proc/sysvipc/shm";
 
@@ -34,28 +28,9 @@ pub struct SysV {
 }
 
 /// A segment that a search has found.
-struct FoundSegment {
-    shmid: i32,
-    key: i32,
+struct Found {
+    row: Row,
     identity: Identity,
-    bytes: usize,
-    /// Processes that were attached before the first page was read.
-    attached: u64,
-}
-
-impl FoundSegment {
-    fn location(&self) -> String {
-        format!("shmid {}, key {:#010x}", self.shmid, self.key)
-    }
-
-    /// Removes the segment if its creator has died before it was complete. The creator was attached
-    /// when it wrote the name that was found here; so it is gone if no process is attached now,
-    /// and if it has completed the segment, the first page shows that when it is read afterwards.
-    fn remove_dead(&self) -> Result<bool> {
-        let now = inspect(self.shmid, self.key)?;
-        let is_dead = now.is_some_and(|now| !now.identity.is_ready && now.attached == 0);
-        if is_dead { remove_id(self.shmid) } else { Ok(false) }
-    }
 }
 
 impl SysV {
@@ -65,78 +40,87 @@ impl SysV {
         Self { huge_pages }
     }
 
-    /// The segments of that name. There is one, except for the instant in which two creations find
-    /// each other.
-    fn find_all(name: &SegmentName) -> Result<Vec<FoundSegment>> {
-        // Searches all keys, even past a free one: the foreign segment that was in the way when
-        // ours was created may be gone by now.
-        let rows = table()?.into_iter().filter(|row| is_key_of(name, row.key));
-        let found = rows.filter_map(|row| inspect(row.shmid, row.key).transpose());
-        let is_of_name = |found: &FoundSegment| found.identity.name == *name;
-        found.filter(|found| found.as_ref().map_or(true, is_of_name)).collect()
+    /// The segment of that name, complete or not.
+    ///
+    /// # Errors
+    /// [`StoreError::Foreign`] for one of another user or mode, before a byte of it is read, and for
+    /// one of another program or name.
+    fn find(name: &SegmentName) -> Result<Option<Found>> {
+        let key = key_of(name);
+        let Some(row) = table()?.into_iter().find(|row| row.key == key) else { return Ok(None) };
+        let foreign = |why| {
+            let location = format!("{name} at {}", row.location());
+            Err(StoreError::Foreign { location, why })
+        };
+        if let Some(why) = row.flaw() {
+            return foreign(why);
+        }
+        let Some(header) = row.header()? else { return Ok(None) };
+        let identity = match header.identity(row.bytes) {
+            Some(identity) if identity.name == *name => identity,
+            Some(other) => return foreign(format!("it is {}", other.name)),
+            None if header.may_be_begun() => Identity::incomplete(name, row.bytes, 0),
+            None => return foreign("another program has made it".to_owned()),
+        };
+        Ok(Some(Found { row, identity }))
     }
 
-    /// The complete segment of that name.
-    fn find_ready(name: &SegmentName) -> Result<Option<FoundSegment>> {
-        Ok(Self::find_all(name)?.into_iter().find(|found| found.identity.is_ready))
+    fn find_ready(name: &SegmentName) -> Result<Option<Found>> {
+        Ok(Self::find(name)?.filter(|found| found.identity.is_ready))
     }
 
-    /// Removes incomplete segments of that name, unless a process is working on them.
-    fn make_way(name: &SegmentName) -> Result<()> {
-        for tries_left in (0..ATTACH_TRIES).rev() {
-            let mut is_busy = false;
-            for found in Self::find_all(name)? {
-                if found.identity.is_ready || !found.remove_dead()? {
-                    if found.identity.is_ready || tries_left == 0 {
-                        return Err(StoreError::exists(name, found.location()));
-                    }
-                    is_busy = true;
-                }
+    /// Attaches the segment of that name, if no other process is attached in one of `tries` tries and
+    /// it is complete, or incomplete, as wanted.
+    fn hold(name: &SegmentName, is_ready: bool, tries: u32) -> Result<Option<Segment>> {
+        let mut location = String::new();
+        for _ in 0..tries {
+            let found = Self::find(name)?.filter(|found| found.identity.is_ready == is_ready);
+            let Some(Found { row, .. }) = found else { return Ok(None) };
+            location = row.location();
+            let Some(mapping) = still_there(map_on_huge_page(row.shmid, row.bytes, 0))? else {
+                // It was removed since it was found: the name may lead elsewhere.
+                continue;
+            };
+            // Counted now that this process is attached, and the first page is read after that: its
+            // creator may have completed it since it was found. Of two processes that attach, at
+            // most one sees that it is alone.
+            let is_alone = attached(row.shmid)? == Some(1);
+            let identity = first_page(&mapping).identity(row.bytes);
+            if is_alone && identity.as_ref().is_some_and(|it| it.is_ready) == is_ready {
+                let data_bytes = identity.map_or(0, |identity| identity.data_bytes);
+                let (name, page_bytes) = (name.clone(), system_page_bytes());
+                let hold = Hold::SysV { shmid: row.shmid };
+                return Ok(Some(Segment {
+                    name,
+                    mapping,
+                    data_bytes,
+                    page_bytes,
+                    note: None,
+                    hold,
+                }));
             }
-            if !is_busy {
-                break;
-            }
+            drop(mapping);
             std::thread::sleep(ATTACH_PAUSE);
         }
-        Ok(())
+        Err(StoreError::InUse { name: name.clone(), location })
     }
 
-    /// Refuses if a creation at another key, begun before this segment was visible, has the same
-    /// name. Each creator that sees the other gives way, so possibly both do. Finally this segment
-    /// must still exist: a removed segment has lost its name, and others do not see it.
-    fn check_alone(name: &SegmentName, shmid: i32) -> Result<()> {
-        // Of two creators, the one that writes its first page later sees the other's.
-        fence(Ordering::SeqCst);
-        if let Some(other) = Self::find_all(name)?.iter().find(|other| other.shmid != shmid) {
-            return Err(StoreError::exists(name, other.location()));
-        }
-        if is_segment(&stat(shmid)?) {
-            Ok(())
-        } else {
-            Err(StoreError::robbed(name, format_args!("shmid {shmid}")))
+    fn remove_incomplete(name: &SegmentName, tries: u32) -> Result<bool> {
+        match Self::hold(name, false, tries) {
+            Ok(held) => held.map_or(Ok(false), |held| held.remove()),
+            Err(StoreError::InUse { .. }) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
-    /// Creates a segment at one of the name's keys and returns its id.
+    /// Creates a segment at the name's key and returns its id.
     fn fresh(name: &SegmentName, bytes: usize, flags: i32) -> Result<i32> {
-        for key in keys(name) {
-            let flags = libc::IPC_CREAT | libc::IPC_EXCL | MODE as i32 | flags;
-            // SAFETY: a system call without memory of ours.
-            let shmid = unsafe { libc::shmget(key, bytes, flags) };
-            if shmid >= 0 {
-                return Ok(shmid);
-            }
-            let error = io::Error::last_os_error();
-            if error.raw_os_error() != Some(libc::EEXIST) {
-                return Err(explain(name, bytes, error));
-            }
+        let flags = libc::IPC_CREAT | libc::IPC_EXCL | MODE as i32 | flags;
+        // SAFETY: a system call without memory of ours.
+        match unsafe { libc::shmget(key_of(name), bytes, flags) } {
+            -1 => Err(explain(name, bytes, io::Error::last_os_error())),
+            shmid => Ok(shmid),
         }
-        let first = keys(name).next();
-        let holder = table()?.into_iter().find(|row| Some(row.key) == first);
-        let holder = holder.map_or("one that is gone".into(), |Row { key, shmid, user }| {
-            format!("segment {shmid} (key {key:#010x}) of user {user}")
-        });
-        Err(StoreError::NoKey { name: name.clone(), tried: PROBES as usize, holder })
     }
 
     /// Creates a segment as [`SysV::fresh`] does, on huge pages if they were asked for and are
@@ -150,7 +134,7 @@ impl SysV {
         if self.huge_pages {
             match Self::fresh(name, bytes, libc::SHM_HUGETLB) {
                 Ok(shmid) => return Ok((shmid, pool_page_bytes(), None)),
-                Err(error @ StoreError::NoKey { .. }) => return Err(error),
+                Err(error @ StoreError::Exists { .. }) => return Err(error),
                 Err(error) => {
                     note = Some(format!(
                         "no huge pages, ordinary ones instead ({error}); it needs sysctl -w \
@@ -164,6 +148,41 @@ impl SysV {
         Host::this().check_memory(name, bytes as u64, bytes as u64)?;
         Ok((Self::fresh(name, bytes, 0)?, system_page_bytes(), note))
     }
+
+    /// A new segment, attached to this process alone. Until its first page is written, another
+    /// process may take it for the remains of a creator that has died, and remove it.
+    fn attached_fresh(
+        &self,
+        name: &SegmentName,
+        bytes: usize,
+        at: &dyn Fn(Stage),
+    ) -> Result<(i32, Mapping, usize, Option<String>)> {
+        loop {
+            let find = || {
+                let found = Self::find(name)?;
+                Ok(found.map(|found| (found.identity.is_ready, found.row.location())))
+            };
+            make_way(name, find, || Self::remove_incomplete(name, 1))?;
+            let (shmid, page_bytes, note) = self.fresh_on_pages(name, bytes)?;
+            at(Stage::Made);
+            let mapping = match still_there(map_on_huge_page(shmid, bytes, 0)) {
+                Ok(Some(mapping)) => mapping,
+                Ok(None) => continue,
+                Err(error) => {
+                    remove_id(shmid)?;
+                    return Err(error);
+                }
+            };
+            // Others that probe it give way to a process that stays attached.
+            for _ in 0..ATTACH_TRIES {
+                match attached(shmid)? {
+                    Some(1) => return Ok((shmid, mapping, page_bytes, note)),
+                    Some(_) => std::thread::sleep(ATTACH_PAUSE),
+                    None => break,
+                }
+            }
+        }
+    }
 }
 
 impl Store for SysV {
@@ -174,75 +193,37 @@ impl Store for SysV {
 
     fn begin_at(&self, name: &SegmentName, bytes: usize, at: &dyn Fn(Stage)) -> Result<NewSegment> {
         check_bytes(name, bytes)?;
-        Self::make_way(name)?;
-        // Created before the segment, which is not identified until the header is written. A
-        // creator that dies before leaves a segment of no name, which is never attached: it has
-        // no memory yet.
         let header = Header::new(name, bytes);
-        let (shmid, page_bytes, note) = self.fresh_on_pages(name, PAGE_BYTES + bytes)?;
-        at(Stage::Made);
-        let mapped = stat(shmid).and_then(|stat| map_on_huge_page(shmid, stat.shm_segsz, 0));
-        let mut mapping = match mapped {
-            Ok(mapping) => mapping,
-            Err(error) => {
-                remove_id(shmid)?;
-                return Err(error);
-            }
-        };
+        let (shmid, mut mapping, page_bytes, note) =
+            self.attached_fresh(name, PAGE_BYTES + bytes, at)?;
         // Whole pages are mapped.
         mapping.bytes = mapping.bytes.next_multiple_of(page_bytes);
         // The creation itself has reserved huge pages.
         let touch =
             if page_bytes == system_page_bytes() { Touch::TakesMemory } else { Touch::Maps };
-        let (name, hold) = (name.clone(), Hold::SysV { shmid });
-        let segment = Segment { name, mapping, data_bytes: bytes, page_bytes, note, hold };
+        let hold = Hold::SysV { shmid };
+        let segment =
+            Segment { name: name.clone(), mapping, data_bytes: bytes, page_bytes, note, hold };
         let new = NewSegment::new(segment, header, touch);
         at(Stage::Named);
-        Self::check_alone(new.name(), shmid)?;
+        // A removed segment has lost its name, and others do not see it.
+        if attached(shmid)?.is_none() {
+            return Err(StoreError::robbed(name, format_args!("shmid {shmid}")));
+        }
         new.advise_huge_pages();
         at(Stage::Reserved);
         Ok(new)
     }
 
     fn attach(&self, name: &SegmentName) -> Result<Option<Segment>> {
-        let mut location = String::new();
-        for _ in 0..ATTACH_TRIES {
-            let Some(found) = Self::find_ready(name)? else { return Ok(None) };
-            location = found.location();
-            let Some(mapping) = within_reach(map_on_huge_page(found.shmid, found.bytes, 0))? else {
-                // It was removed since it was found: the name may lead elsewhere.
-                continue;
-            };
-            // Read again, now that this process is attached.
-            let stat = stat(found.shmid)?;
-            // Mapped just now; `find_ready` has checked the header, by which the data fits.
-            // Returned only if no other process is attached.
-            let segment = Segment {
-                name: name.clone(),
-                mapping,
-                data_bytes: found.identity.data_bytes,
-                page_bytes: system_page_bytes(),
-                note: None,
-                hold: Hold::SysV { shmid: found.shmid },
-            };
-            // A removed segment has lost its name: the next process creates another one.
-            if stat.shm_nattch == 1 && is_segment(&stat) {
-                return Ok(Some(segment));
-            }
-            drop(segment);
-            std::thread::sleep(ATTACH_PAUSE);
-        }
-        match Self::find_ready(name)? {
-            Some(_) => Err(StoreError::InUse { name: name.clone(), location }),
-            None => Ok(None),
-        }
+        Self::hold(name, true, ATTACH_TRIES)
     }
 
     fn peek(&self, name: &SegmentName, into: &mut [u8]) -> Result<Option<usize>> {
-        let Some(found) = Self::find_ready(name)? else { return Ok(None) };
-        let mapping = within_reach(map(found.shmid, found.bytes, libc::SHM_RDONLY))?;
+        let Some(Found { row, identity }) = Self::find_ready(name)? else { return Ok(None) };
+        let mapping = still_there(map(row.shmid, row.bytes, libc::SHM_RDONLY))?;
         let Some(mapping) = mapping else { return Ok(None) };
-        let bytes = found.identity.data_bytes;
+        let bytes = identity.data_bytes;
         // SAFETY: `find_ready` has checked the header, by which this many bytes of data follow it.
         // Raw copies: others may be writing.
         unsafe {
@@ -253,11 +234,7 @@ impl Store for SysV {
     }
 
     fn remove(&self, name: &SegmentName) -> Result<bool> {
-        let all = Self::find_all(name)?;
-        match all.iter().min_by_key(|found| !found.identity.is_ready) {
-            Some(found) => remove_id(found.shmid),
-            None => Ok(false),
-        }
+        Self::find(name)?.map_or(Ok(false), |found| remove_id(found.row.shmid))
     }
 
     fn remove_unused(&self, name: &SegmentName) -> Result<bool> {
@@ -271,33 +248,18 @@ impl Store for SysV {
     }
 
     fn remove_dead(&self, name: &SegmentName) -> Result<bool> {
-        for tries_left in (0..ATTACH_TRIES).rev() {
-            let incomplete = Self::find_all(name)?.into_iter().find(|f| !f.identity.is_ready);
-            match incomplete {
-                None => return Ok(false),
-                Some(found) if found.remove_dead()? => return Ok(true),
-                Some(_) if tries_left > 0 => std::thread::sleep(ATTACH_PAUSE),
-                Some(_) => {}
-            }
-        }
-        Ok(false)
+        Self::remove_incomplete(name, ATTACH_TRIES)
     }
 
     fn list_once(&self) -> Result<Vec<SegmentInfo>> {
-        let info = |found: FoundSegment| SegmentInfo {
-            location: found.location(),
-            bytes: found.identity.data_bytes,
-            is_ready: found.identity.is_ready,
-            in_use: found.attached > 0,
-            attached: Some(found.attached),
-            creator_pid: found.identity.process.pid(),
-            creator: found.identity.process.liveness(),
-            created_unix_seconds: found.identity.created_unix_seconds,
-            name: found.identity.name,
-        };
-        let found = table()?.into_iter().filter_map(|row| inspect(row.shmid, row.key).transpose());
-        let mut list: Vec<SegmentInfo> =
-            found.map(|found| found.map(info)).collect::<Result<_>>()?;
+        let mut list = Vec::new();
+        for row in table()?.into_iter().filter(|row| row.flaw().is_none()) {
+            let identity = row.header()?.and_then(|header| header.identity(row.bytes));
+            let Some(identity) = identity.filter(|it| key_of(&it.name) == row.key) else {
+                continue;
+            };
+            list.push(identity.info(row.location(), row.attached > 0, Some(row.attached)));
+        }
         list.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(list)
     }
@@ -311,51 +273,88 @@ impl Store for SysV {
 struct Row {
     key: i32,
     shmid: i32,
-    user: u32,
+    mode: u32,
+    bytes: usize,
+    /// Processes that are attached to it.
+    attached: u64,
+    owner: u32,
+    creator: u32,
 }
 
-/// The table of all segments of the machine. A line that cannot be read is not skipped, since a
-/// process may hold its segment.
+impl Row {
+    fn location(&self) -> String {
+        format!("shmid {}, key {:#010x}", self.shmid, self.key)
+    }
+
+    /// Why the segment is never read, if it is not one that this user has made and no one else may
+    /// attach. A creator of another user would keep its access for good.
+    fn flaw(&self) -> Option<String> {
+        let user = process::user_id();
+        let other = [self.owner, self.creator].into_iter().find(|id| *id != user);
+        let mode = self.mode & 0o777;
+        match other {
+            Some(other) => Some(format!("it belongs to user {other}")),
+            None if mode != MODE => Some(format!("its mode is {mode:03o}, not 600")),
+            None if self.bytes < PAGE_BYTES => Some("it is shorter than a page".to_owned()),
+            None => None,
+        }
+    }
+
+    /// The first page, attached read-only for an instant; `None` if the segment is gone.
+    ///
+    /// # Errors
+    /// When the system refuses for a reason that is not the segment's: it may be one of ours, and
+    /// to ignore it would give its name to two segments.
+    fn header(&self) -> Result<Option<Header>> {
+        let mapping = still_there(map(self.shmid, self.bytes, libc::SHM_RDONLY))?;
+        Ok(mapping.as_ref().map(first_page))
+    }
+}
+
+fn first_page(mapping: &Mapping) -> Header {
+    // SAFETY: at least a page is mapped; its content may be anything.
+    unsafe { mapping.base.cast::<Header>().read_volatile() }
+}
+
+/// The table of all segments of the machine that have a key. A line that cannot be read is not
+/// skipped, since a process may hold its segment.
 fn table() -> Result<Vec<Row>> {
     let reading = |error| StoreError::system(format!("reading {TABLE}"), error);
     let table = std::fs::read_to_string(TABLE).map_err(reading)?;
     let row = |line: &str| {
-        // key shmid perms size cpid lpid nattch uid ...
+        // key shmid perms size cpid lpid nattch uid gid cuid ...
         let fields: Vec<&str> = line.split_whitespace().collect();
-        let number = |at: usize| fields.get(at)?.parse().ok();
-        Some(Row { key: number(0)?, shmid: number(1)?, user: fields.get(7)?.parse().ok()? })
+        let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+        let id = |at: usize| fields.get(at)?.parse::<u32>().ok();
+        Some(Row {
+            key: fields.first()?.parse().ok()?,
+            shmid: fields.get(1)?.parse().ok()?,
+            mode: u32::from_str_radix(fields.get(2)?, 8).ok()?,
+            bytes: number(3)? as usize,
+            attached: number(6)?,
+            owner: id(7)?,
+            creator: id(9)?,
+        })
     };
     let unknown = |line| io::Error::other(format!("`{line}` is no line that this program knows"));
-    table.lines().skip(1).map(|line| row(line).ok_or_else(|| reading(unknown(line)))).collect()
+    let rows = table.lines().skip(1).map(|line| row(line).ok_or_else(|| reading(unknown(line))));
+    let has_key = |row: &Result<Row>| row.as_ref().map_or(true, |it| it.key != libc::IPC_PRIVATE);
+    rows.filter(has_key).collect()
 }
 
-/// The first key of a name; different for different users.
-fn first_key(name: &SegmentName) -> i32 {
+/// The key of a name; different for different users. Never IPC_PRIVATE.
+fn key_of(name: &SegmentName) -> i32 {
     let text = format!("{name} of {}", process::user_id());
-    crate::codec::checksum(text.as_bytes()) as i32
-}
-
-/// The keys of a name, in the order in which they are tried. Never IPC_PRIVATE.
-fn keys(name: &SegmentName) -> impl Iterator<Item = i32> {
-    let first = first_key(name);
-    (0..PROBES)
-        .map(move |probe| first.wrapping_add(probe as i32))
-        .filter(|&key| key != libc::IPC_PRIVATE)
-}
-
-/// Whether a key is one of those of a name.
-fn is_key_of(name: &SegmentName, key: i32) -> bool {
-    (key.wrapping_sub(first_key(name)) as u32) < PROBES && key != libc::IPC_PRIVATE
-}
-
-fn stat(shmid: i32) -> Result<libc::shmid_ds> {
-    // SAFETY: plain numbers, for which zero is a valid value.
-    let mut stat: libc::shmid_ds = unsafe { std::mem::zeroed() };
-    // SAFETY: the system fills in `stat`.
-    match unsafe { libc::shmctl(shmid, libc::IPC_STAT, &raw mut stat) } {
-        0 => Ok(stat),
-        _ => Err(StoreError::last(format!("shmctl(shmid {shmid}, IPC_STAT)"))),
+    match crate::codec::checksum(text.as_bytes()) as i32 {
+        libc::IPC_PRIVATE => 1,
+        key => key,
     }
+}
+
+/// The number of processes that are attached to a segment; `None` if it was removed, which takes
+/// its key. The kernel prints a line under the segment's lock.
+fn attached(shmid: i32) -> Result<Option<u64>> {
+    Ok(table()?.into_iter().find(|row| row.shmid == shmid).map(|row| row.attached))
 }
 
 /// Maps a segment of `bytes`.
@@ -388,37 +387,9 @@ fn map_on_huge_page(shmid: i32, bytes: usize, flags: i32) -> Result<Mapping> {
     Ok(mapping)
 }
 
-/// Whether it is a segment that this user has made, that no one else may attach, and that has not
-/// been removed. A creator of another user would keep its access for good.
-fn is_segment(stat: &libc::shmid_ds) -> bool {
-    let (user, perm) = (process::user_id(), &stat.shm_perm);
-    (perm.uid, perm.cuid) == (user, user)
-        && u32::from(perm.mode) & (SHM_DEST | 0o777) == MODE
-        && stat.shm_segsz >= PAGE_BYTES
-}
-
-/// Reads the header of the segment, if it is one of this user with a header of this program.
-/// Attaches it read-only, for an instant.
-///
-/// # Errors
-/// When the system refuses for a reason that is not the segment's: it may be one of ours, and to
-/// ignore it would give its name to two segments.
-fn inspect(shmid: i32, key: i32) -> Result<Option<FoundSegment>> {
-    if key == libc::IPC_PRIVATE {
-        return Ok(None);
-    }
-    let Some(stat) = within_reach(stat(shmid))?.filter(is_segment) else { return Ok(None) };
-    let bytes = stat.shm_segsz;
-    let Some(mapping) = within_reach(map(shmid, bytes, libc::SHM_RDONLY))? else { return Ok(None) };
-    // SAFETY: at least a page is mapped; its content may be anything.
-    let header = unsafe { mapping.base.cast::<Header>().read_volatile() };
-    let Some(identity) = header.identity(bytes) else { return Ok(None) };
-    Ok(Some(FoundSegment { shmid, key, identity, bytes, attached: stat.shm_nattch }))
-}
-
 /// Turns the error of a segment that is gone, or not ours to read, into `None`.
-fn within_reach<T>(look: Result<T>) -> Result<Option<T>> {
-    match look {
+fn still_there<T>(found: Result<T>) -> Result<Option<T>> {
+    match found {
         Err(StoreError::System { source, .. })
             if matches!(source.raw_os_error(), Some(libc::EINVAL | libc::EIDRM | libc::EACCES)) =>
         {
@@ -433,6 +404,7 @@ fn explain(name: &SegmentName, bytes: usize, error: io::Error) -> StoreError {
     let (limits, bytes) = (Host::this().sysv_limits(), bytes as u64);
     let pages = bytes.div_ceil(limits.page_bytes.get());
     match (error.raw_os_error(), limits.too_low(1, pages, bytes)) {
+        (Some(libc::EEXIST), _) => StoreError::exists(name, format!("key {:#010x}", key_of(name))),
         (Some(libc::EINVAL | libc::ENOSPC), Some((limit, value, enough))) => {
             StoreError::Limit { name: name.clone(), limit, value, enough }
         }
@@ -455,40 +427,38 @@ mod tests {
         }
     }
 
-    /// A segment of another program at `key`.
-    fn foreign(key: i32) -> i32 {
-        let flags = libc::IPC_CREAT | libc::IPC_EXCL | 0o600;
-        // SAFETY: a system call that touches no memory of this process.
-        let shmid = unsafe { libc::shmget(key, 2 * PAGE_BYTES, flags) };
-        assert!(shmid >= 0, "{}", io::Error::last_os_error());
-        shmid
-    }
-
     /// A name that only this test process has.
     fn own_name(rank: u32) -> SegmentName {
         SegmentName::new(&format!("unit-{}", std::process::id()), "state", rank).unwrap()
     }
 
+    /// Another program has the key: its segment is refused, and left alone.
     #[test]
-    fn a_key_taken_by_another_program_is_passed_by_and_left_alone() {
+    fn a_key_taken_by_another_program_is_refused() {
         let (store, name) = (SysV::new(false), own_name(1));
-        let first: Vec<i32> = keys(&name).take(2).collect();
-        let mut others = Ids(first.iter().map(|&key| foreign(key)).collect());
-        let mut segment = store.create(&name, 64).unwrap();
-        let found = SysV::find_ready(&name).unwrap().unwrap();
-        let _ours = Ids(vec![found.shmid]);
-        assert_eq!(Some(found.key), keys(&name).nth(2));
-        segment.as_mut_slice().fill(9);
-        drop(segment);
-        assert_eq!(store.attach(&name).unwrap().unwrap().as_slice(), [9; 64]);
-        // After the others have gone, our segment is found, and no new one is created.
-        remove_id(others.0.remove(0)).unwrap();
-        assert_eq!(store.attach(&name).unwrap().unwrap().as_slice(), [9; 64]);
-        assert!(matches!(store.create(&name, 64), Err(StoreError::Exists { .. })));
+        let flags = libc::IPC_CREAT | libc::IPC_EXCL | 0o600;
+        // SAFETY: a system call that touches no memory of this process.
+        let other = Ids(vec![unsafe { libc::shmget(key_of(&name), 2 * PAGE_BYTES, flags) }]);
+        let mapping = map(other.0[0], 2 * PAGE_BYTES, 0).unwrap();
+        // SAFETY: the first page of our own mapping, which no one else uses.
+        unsafe { mapping.base.as_ptr().write_bytes(7, PAGE_BYTES) };
+        let refused = [
+            store.attach(&name).map(|_| ()),
+            store.create(&name, 64).map(|_| ()),
+            store.remove(&name).map(|_| ()),
+            store.remove_unused(&name).map(|_| ()),
+        ];
+        for refused in refused {
+            let text = refused.unwrap_err().to_string();
+            let want = format!("{name} at shmid {}, key", other.0[0]);
+            assert!(text.starts_with(&want) && text.contains("another program"), "{text}");
+        }
+        drop((mapping, other));
+        assert!(store.create(&name, 64).unwrap().remove().unwrap());
     }
 
     /// Probes the segment briefly: attaches it now, and detaches it after a while.
-    fn look_at(shmid: i32) -> std::thread::JoinHandle<()> {
+    fn probe(shmid: i32) -> std::thread::JoinHandle<()> {
         let base = map(shmid, PAGE_BYTES, libc::SHM_RDONLY).unwrap();
         std::thread::spawn(move || {
             std::thread::sleep(ATTACH_PAUSE * 2);
@@ -500,16 +470,16 @@ mod tests {
     fn brief_probe_is_not_counted_as_use() {
         let (store, name) = (SysV::new(false), own_name(4));
         let mut segment = store.create(&name, 64).unwrap();
-        let FoundSegment { shmid, .. } = SysV::find_ready(&name).unwrap().unwrap();
+        let shmid = SysV::find_ready(&name).unwrap().unwrap().row.shmid;
         let _ours = Ids(vec![shmid]);
         segment.as_mut_slice().fill(9);
         drop(segment);
         // A probe that a busy machine prolongs is taken for a use.
         let passes_by = |is_unused: &dyn Fn() -> bool| {
             (0..100).any(|_| {
-                let look = look_at(shmid);
+                let probe = probe(shmid);
                 let is_unused = is_unused();
-                look.join().unwrap();
+                probe.join().unwrap();
                 is_unused
             })
         };
@@ -526,53 +496,27 @@ mod tests {
             mapping.base.cast::<Header>().write(Header::new(&name, 64));
         }
         drop(mapping);
-        assert!(!SysV::find_all(&name).unwrap()[0].identity.is_ready);
+        assert!(!SysV::find(&name).unwrap().unwrap().identity.is_ready);
         assert!(passes_by(&|| store.remove_unused(&name).unwrap()));
     }
 
+    /// Before its first page, which a reader takes for that of a dead creator, and after it.
     #[test]
-    fn a_creator_that_attaches_after_the_count_is_at_work() {
+    fn a_creator_at_work_keeps_its_segment_or_starts_over() {
         let (store, name) = (SysV::new(false), own_name(5));
-        let new = store.begin_at(&name, 64, &|_| {}).unwrap();
-        let found = SysV::find_all(&name).unwrap().remove(0);
-        assert!(!FoundSegment { attached: 0, ..found }.remove_dead().unwrap());
+        let removed = std::cell::Cell::new(0);
+        let at = |stage| match stage {
+            Stage::Made if removed.get() < 2 => {
+                assert!(store.remove_dead(&name).unwrap());
+                removed.set(removed.get() + 1);
+            }
+            Stage::Named => assert!(!store.remove_dead(&name).unwrap()),
+            _ => {}
+        };
+        let new = store.begin_at(&name, 64, &at).unwrap();
+        assert!(!store.remove_dead(&name).unwrap());
         assert!(new.finish().unwrap().remove().unwrap());
-    }
-
-    /// Gives this thread an empty table of segments; false if that is not allowed here.
-    fn is_alone() -> bool {
-        let granted = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWIPC);
-        if let Err(why) = granted {
-            // Past the capture of a passing test's output, as tests/skipped does it.
-            let line = format!("skipped: store::sysv: no IPC namespace here: {why}\n");
-            let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
-        }
-        granted.is_ok()
-    }
-
-    #[test]
-    fn taken_keys_are_skipped_and_a_refusal_names_the_holder() {
-        if !is_alone() {
-            return;
-        }
-        let (store, name) = (SysV::new(false), own_name(2));
-        let few: Vec<i32> = keys(&name).take(100).map(foreign).collect();
-        drop(store.create(&name, 64).unwrap());
-        assert!(store.attach(&name).unwrap().is_some());
-        assert!(store.remove(&name).unwrap());
-        for key in keys(&name).skip(100) {
-            foreign(key);
-        }
-        assert!(store.attach(&name).unwrap().is_none());
-        assert!(!store.remove(&name).unwrap());
-        let refused = store.create(&name, 64).unwrap_err().to_string();
-        let holder = format!(
-            "segment {} (key {:#010x}) of user {}",
-            few[0],
-            keys(&name).next().unwrap(),
-            process::user_id()
-        );
-        assert!(refused.contains(&holder) && refused.contains("ipcrm -m"), "{refused}");
+        assert_eq!(removed.get(), 2);
     }
 
     /// Here no limit is the reason, so none must be named.
@@ -581,19 +525,6 @@ mod tests {
         for errno in [libc::EINVAL, libc::ENOSPC] {
             let plain = explain(&own_name(3), 8192, io::Error::from_raw_os_error(errno));
             assert!(matches!(plain, StoreError::System { .. }), "{plain}");
-        }
-    }
-
-    #[test]
-    fn keys_are_distinct_stable_and_never_private() {
-        let name = |rank| SegmentName::new("run", "state", rank).unwrap();
-        assert!(keys(&name(3)).eq(keys(&name(3))));
-        for rank in 0..100 {
-            let name = name(rank);
-            let keys: Vec<i32> = keys(&name).collect();
-            assert!(keys.len() as u32 >= PROBES - 1 && !keys.contains(&libc::IPC_PRIVATE));
-            assert!(keys.iter().all(|&key| is_key_of(&name, key)));
-            assert!(!is_key_of(&name, keys[0].wrapping_sub(1)));
         }
     }
 }

@@ -26,46 +26,25 @@ pub fn now_unix_seconds() -> u64 {
 }
 
 /// A property of this machine that may cost a run its segments.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages describe the fields")]
-pub enum StoreHazard {
-    /// systemd removes the user's segments when the last session ends.
-    #[error(
-        "systemd-logind removes System V and POSIX segments of user {user} when the last session \
-         of that user ends: set RemoveIPC=no in /etc/systemd/logind.conf, or `loginctl \
-         enable-linger {user}`"
-    )]
-    RemoveIpc { user: u32 },
-    /// The process has its own IPC namespace.
-    #[error(
-        "this process runs in its own IPC namespace (a container?): System V segments are \
-         gone with the container; run it with the host's (docker --ipc=host)"
-    )]
-    OwnIpcNamespace,
-    /// The kernel removes a segment together with its last process.
-    #[error(
-        "kernel.shm_rmid_forced = 1: the kernel removes a System V segment as soon as no process \
-         is attached to it, so that no checkpoint outlives its job: sysctl -w \
-         kernel.shm_rmid_forced=0, or another store (--store posix, or file:FOLDER)"
-    )]
-    ForcedRemoval,
-    /// The folder is different in each job step.
-    #[error(
-        "{} is another one than that of the system (private mount namespace, e.g. Slurm's \
-         job_container/tmpfs): segments in it are gone with the job step", .0.display()
-    )]
-    PrivateFolder(PathBuf),
-    /// The folder cannot be used.
-    #[error("{}: {reason}", folder.display())]
-    NoFolder { folder: PathBuf, reason: String },
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreHazard {
+    /// What it is, and what to do.
+    pub words: String,
+    /// Whether no segment outlives its processes, so that a run could never be resumed.
+    pub voids_store: bool,
 }
 
 impl StoreHazard {
-    /// Whether no segment outlives its processes, so that a run could never be resumed.
-    pub(crate) fn voids_store(&self) -> bool {
-        matches!(self, Self::ForcedRemoval)
+    fn warning(words: impl Into<String>) -> Self {
+        Self { words: words.into(), voids_store: false }
     }
 }
+
+const OWN_IPC_NAMESPACE: &str = "this process runs in its own IPC namespace (a container?): System V \
+    segments are gone with the container; run it with the host's (docker --ipc=host)";
+const FORCED_REMOVAL: &str = "kernel.shm_rmid_forced = 1: the kernel removes a System V segment as \
+    soon as no process is attached to it, so that no checkpoint outlives its job: sysctl -w \
+    kernel.shm_rmid_forced=0, or another store (--store posix, or file:FOLDER)";
 
 /// Limits of System V shared memory, and how much of them is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -192,22 +171,26 @@ impl Host {
         let link = fs::read_link(self.root.join("proc/self/ns/ipc")).unwrap_or_default();
         let is_own = inode_in(&link).is_some_and(|inode| inode != FIRST_IPC_NAMESPACE);
         let is_forced = self.read_number("proc/sys/kernel/shm_rmid_forced") == Some(1);
-        let own = is_own.then_some(StoreHazard::OwnIpcNamespace);
-        let forced = is_forced.then_some(StoreHazard::ForcedRemoval);
+        let own = is_own.then(|| StoreHazard::warning(OWN_IPC_NAMESPACE));
+        let forced = StoreHazard { words: FORCED_REMOVAL.to_owned(), voids_store: true };
+        let forced = is_forced.then_some(forced);
         self.remove_ipc().into_iter().chain(own).chain(forced).collect()
     }
 
     /// What threatens segments that are files in `folder`.
     pub(crate) fn folder_hazards(&self, folder: &Path) -> Vec<StoreHazard> {
-        let (folder, of_folder) = (folder.to_owned(), statfs(folder));
-        let hazard = match of_folder {
-            Err(error) => Some(StoreHazard::NoFolder { folder, reason: error.desc().to_owned() }),
+        let at = folder.display();
+        let hazard = match statfs(folder) {
+            Err(error) => Some(format!("{at}: {}", error.desc())),
             Ok(stat) if stat.filesystem_type() == TMPFS_MAGIC && self.own_mount_namespace() => {
-                Some(StoreHazard::PrivateFolder(folder))
+                Some(format!(
+                    "{at} is another one than that of the system (private mount namespace, e.g. \
+                     Slurm's job_container/tmpfs): segments in it are gone with the job step"
+                ))
             }
             Ok(_) => None,
         };
-        self.remove_ipc().into_iter().chain(hazard).collect()
+        self.remove_ipc().into_iter().chain(hazard.map(StoreHazard::warning)).collect()
     }
 
     /// Whether init sees other mounts than this process; `false` if that cannot be read (it takes
@@ -244,7 +227,13 @@ impl Host {
         let is_off = last.is_some_and(|(_, value)| {
             ["no", "false", "off", "0"].contains(&value.trim().to_ascii_lowercase().as_str())
         });
-        (!is_off).then_some(StoreHazard::RemoveIpc { user: self.user })
+        let user = self.user;
+        let words = format!(
+            "systemd-logind removes System V and POSIX segments of user {user} when the last \
+             session of that user ends: set RemoveIPC=no in /etc/systemd/logind.conf, or `loginctl \
+             enable-linger {user}`"
+        );
+        (!is_off).then(|| StoreHazard::warning(words))
     }
 
     fn is_own_name(&self, name: &std::ffi::OsStr) -> bool {

@@ -61,7 +61,7 @@ fn private_ipc_namespace_is_detected() {
     assert_eq!(host.sysv_hazards(), []);
     fs::remove_file(&link).unwrap();
     symlink("ipc:[4026532999]", &link).unwrap();
-    assert_eq!(host.sysv_hazards(), [StoreHazard::OwnIpcNamespace]);
+    assert_eq!(host.sysv_hazards(), [StoreHazard::warning(OWN_IPC_NAMESPACE)]);
 }
 
 #[test]
@@ -69,10 +69,8 @@ fn a_kernel_that_removes_segments_with_their_processes_is_seen() {
     let at = "proc/sys/kernel/shm_rmid_forced";
     assert_eq!(machine(&[(at, "0\n")]).1.sysv_hazards(), []);
     let (_root, host) = machine(&[(at, "1\n")]);
-    assert_eq!(host.sysv_hazards(), [StoreHazard::ForcedRemoval]);
-    assert!(
-        StoreHazard::ForcedRemoval.voids_store() && !StoreHazard::OwnIpcNamespace.voids_store()
-    );
+    let forced = StoreHazard { words: FORCED_REMOVAL.to_owned(), voids_store: true };
+    assert_eq!(host.sysv_hazards(), [forced]);
 }
 
 #[test]
@@ -84,9 +82,10 @@ fn a_private_or_missing_folder_is_seen() {
     assert_eq!(host.folder_hazards(shm), []);
     fs::remove_file(root.path().join("proc/1/ns/mnt")).unwrap();
     symlink("mnt:[2]", root.path().join("proc/1/ns/mnt")).unwrap();
-    assert_eq!(host.folder_hazards(shm), [StoreHazard::PrivateFolder(shm.into())]);
-    let nowhere = host.folder_hazards(Path::new("/nowhere/at/all"));
-    assert!(matches!(nowhere[..], [StoreHazard::NoFolder { .. }]), "{nowhere:?}");
+    let [private] = &host.folder_hazards(shm)[..] else { panic!("one") };
+    assert!(private.words.starts_with("/dev/shm is another one"), "{private:?}");
+    let [nowhere] = &host.folder_hazards(Path::new("/nowhere/at/all"))[..] else { panic!("one") };
+    assert!(nowhere.words.starts_with("/nowhere/at/all: "), "{nowhere:?}");
 }
 
 #[test]
@@ -107,9 +106,10 @@ fn systemd_that_removes_segments_is_seen() {
         (&[systemd, users, ("var/lib/systemd/linger/bob", "")], true),
     ] {
         let (root, host) = machine(files);
-        let found: &[StoreHazard] =
-            if want { &[StoreHazard::RemoveIpc { user: 1000 }] } else { &[] };
-        assert_eq!(host.sysv_hazards(), found, "{files:?}");
+        let found = host.sysv_hazards();
+        assert_eq!(found.len(), usize::from(want), "{files:?}");
+        let names_user = |it: &StoreHazard| it.words.contains("enable-linger 1000`");
+        assert!(found.iter().all(names_user), "{found:?}");
         assert_eq!(Host::under(root.path(), 999).sysv_hazards(), [], "a user of the system");
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! Under `mpirun` every rank parses the same command line; only one of them should print messages.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::os::unix::fs::FileTypeExt as _;
@@ -11,8 +10,7 @@ use std::time::Duration;
 use std::{env, io, thread};
 
 use crate::affinity::mask_of;
-use crate::process::{numbers_in, stat};
-use crate::shown::and_more;
+use crate::process::stat;
 use crate::wait_clock::WaitClock;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
@@ -38,50 +36,17 @@ pub fn rank() -> Option<usize> {
 /// The CPUs that the launcher of this process may use, to which it may have bound its ranks in
 /// parts; `None` if no launcher started it.
 pub fn launcher_mask() -> Option<Vec<usize>> {
-    let (pid, _) = launcher_of(std::process::id())?;
-    mask_of(i32::try_from(pid).ok()?).ok()
+    mask_of(i32::try_from(launcher_of(std::process::id())?).ok()?).ok()
 }
 
-/// The ranks that the launcher of this process has on this host and that do not run this program
-/// yet, in words: a shell between the launcher and the program may be slow. `None` if there are
-/// none, or no launcher started this process.
-pub fn not_started() -> Option<String> {
-    let own = fs::read_link("/proc/self/exe").ok()?;
-    let (launcher, name) = launcher_of(std::process::id())?;
-    let runs_it = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|it| it == own);
-    let (mut known, mut started) = (BTreeSet::new(), BTreeSet::new());
-    for pid in numbers_in("/proc") {
-        let value = variable_of(pid, name).and_then(|value| String::from_utf8(value).ok());
-        let rank = value.and_then(|value| value.trim().parse::<usize>().ok());
-        let Some(rank) = rank.filter(|_| comes_of(pid, launcher)) else { continue };
-        known.insert(rank);
-        if runs_it(pid) {
-            started.insert(rank);
-        }
-    }
-    let missing: Vec<_> = known.difference(&started).collect();
-    let more = and_more(missing.len(), 1);
-    let first = missing.first()?;
-    Some(format!("on this host rank {first}{more} does not run this program yet"))
-}
-
-/// The launcher that started a process of a rank, with the variable that has the rank.
-fn launcher_of(mut pid: u32) -> Option<(u32, &'static str)> {
+/// The launcher that started a process of a rank.
+fn launcher_of(mut pid: u32) -> Option<u32> {
     let name = RANK_NAMES.into_iter().find(|name| variable_of(pid, name).is_some())?;
     // A shell or another program between the launcher and this process has the rank's variables.
     while variable_of(pid, name).is_some() {
-        pid = parent(pid)?;
+        pid = u32::try_from(stat(pid)?.number(4)?).ok().filter(|parent| *parent > 0)?;
     }
-    Some((pid, name))
-}
-
-fn parent(pid: u32) -> Option<u32> {
-    u32::try_from(stat(pid)?.number(4)?).ok().filter(|parent| *parent > 0)
-}
-
-/// Whether `ancestor` has started a process, or one that has started it.
-fn comes_of(pid: u32, ancestor: u32) -> bool {
-    std::iter::successors(parent(pid), |&pid| parent(pid)).any(|pid| pid == ancestor)
+    Some(pid)
 }
 
 /// Whether a launcher started this process. MPI gives the variables of a rank to a process that was

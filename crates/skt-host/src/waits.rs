@@ -29,9 +29,6 @@ const NO_RANK: usize = usize::MAX;
 /// The hosts of all ranks.
 static HOSTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Adds details that are known only when a line is printed.
-pub type Detail = fn() -> Option<String>;
-
 struct Waits {
     list: Vec<Wait>,
     last_id: u64,
@@ -41,7 +38,6 @@ struct Waits {
 struct Wait {
     id: u64,
     what: String,
-    detail: Option<Detail>,
     since: Instant,
     due: Duration,
 }
@@ -55,19 +51,23 @@ pub struct Announced {
 impl Announced {
     /// Begins to wait for `what`, which completes the sentence "This rank waits for".
     pub fn begin(what: impl Into<String>) -> Self {
-        Self::begin_with(what.into(), None, true)
+        Self::begin_with(what.into(), true)
     }
 
-    /// As [`Announced::begin`], with a `detail` that is looked up for each line. A process that may
-    /// start no thread yet calls [`print_due`] while it waits.
-    pub fn begin_with(what: String, detail: Option<Detail>, by_thread: bool) -> Self {
+    /// As [`Announced::begin`], in a process that may start no thread yet: it calls [`print_due`]
+    /// while it waits.
+    pub fn begin_without_thread(what: String) -> Self {
+        Self::begin_with(what, false)
+    }
+
+    fn begin_with(what: String, by_thread: bool) -> Self {
         if !by_thread && !launcher_rank::is_first() {
             return Self { id: None };
         }
         let mut waits = lock(&WAITS);
         waits.last_id += 1;
         let id = waits.last_id;
-        waits.list.push(Wait { id, what, detail, since: Instant::now(), due: first() });
+        waits.list.push(Wait { id, what, since: Instant::now(), due: first() });
         if by_thread && launcher_rank::is_first() {
             waits.watch();
         }
@@ -79,7 +79,7 @@ impl Announced {
         let Some(id) = self.id else { return };
         let mut waits = lock(&WAITS);
         let wait = waits.list.iter_mut().find(|wait| wait.id == id).expect("it is waited for");
-        *wait = Wait { id, what: what.into(), detail: None, since: Instant::now(), due: first() };
+        *wait = Wait { id, what: what.into(), since: Instant::now(), due: first() };
     }
 }
 
@@ -172,8 +172,7 @@ impl Wait {
             let on = lock(&HOSTS).get(missing).map_or(String::new(), |host| format!(" on {host}"));
             line += &format!("; rank {missing}{on} has not come yet");
         }
-        let detail = self.detail.and_then(|detail| detail());
-        line + &detail.map_or(String::new(), |detail| format!("; {detail}"))
+        line
     }
 }
 
@@ -204,7 +203,7 @@ mod tests {
     use super::*;
 
     fn wait(id: u64, what: &str) -> Wait {
-        Wait { id, what: what.into(), detail: None, since: Instant::now(), due: FIRST }
+        Wait { id, what: what.into(), since: Instant::now(), due: FIRST }
     }
 
     #[test]

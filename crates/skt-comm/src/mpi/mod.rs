@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use mpi::ffi;
 use skt_host::exit::Exit;
+use skt_host::messages;
 use skt_host::waits::Announced;
-use skt_host::{launcher_rank, messages};
 
 use super::{Comm, CommError, PageBuf, RecvRequest, Result, SendRequest, Tag, Transport};
 
@@ -58,8 +58,7 @@ impl MpiWorld {
             return Err(CommError::Transport { call: "MPI_Init_thread", what });
         }
         let mut provided: c_int = 0;
-        let wait = "all ranks in MPI_Init";
-        let _wait = Announced::begin_with(wait.into(), Some(launcher_rank::not_started), true);
+        let _wait = Announced::begin("all ranks in MPI_Init");
         // SAFETY: MPI is not initialized; null argc and argv are allowed since MPI-2.
         check("MPI_Init_thread", unsafe {
             ffi::MPI_Init_thread(

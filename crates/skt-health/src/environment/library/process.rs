@@ -68,7 +68,7 @@ impl TrialProcess {
     pub(super) fn answer(&mut self, patience: Duration, during: &str) -> Result<Line, String> {
         let Self { child, answers, wanted, .. } = self;
         let mut printed = Vec::new();
-        let _wait = Announced::begin_with(format!("the trial of the BLAS {wanted}"), None, false);
+        let _wait = Announced::begin_without_thread(format!("the trial of the BLAS {wanted}"));
         let has_answered = || {
             waits::print_due();
             read_available(answers, &mut printed)?;

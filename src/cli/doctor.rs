@@ -9,10 +9,10 @@ use crate::report::output;
 use skt_comm::{Comm, collect};
 use skt_health::doctor::finding::Finding;
 use skt_health::doctor::report::DoctorReport;
-use skt_health::doctor::{self, gather, names};
+use skt_health::doctor::{self, gather};
 use skt_health::environment::library;
 use skt_host::counters::Root;
-use skt_host::{host, launcher_rank};
+use skt_host::launcher_rank;
 use skt_run::job::JobError;
 use skt_screen::Failed;
 use skt_screen::reach;
@@ -41,7 +41,7 @@ pub(crate) struct DoctorArgs {
     /// Also write the report as a JSON document; - prints it instead of the text
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Also try the hosts in this host file: names, packets, and the agent of launchers
+    /// Also try the hosts in this host file: packets, and the agent of launchers
     #[arg(long, value_name = "FILE", conflicts_with = "root")]
     pub hosts: Option<PathBuf>,
     /// The command that runs a command on a host, before the host's name
@@ -112,7 +112,7 @@ struct Listed {
 fn read_listed_hosts(args: &DoctorArgs) -> Result<Listed, Failed> {
     let Some(path) = &args.hosts else { return Ok(Listed::default()) };
     let hosts = hosts::read(path)?;
-    let found = reach::survey(&host::this_host().name, &hosts, &args.agent).findings;
+    let found = reach::survey(&hosts, &args.agent).lost;
     let well = found.is_empty().then_some(hosts.len());
     Ok(Listed { found, well })
 }
@@ -124,9 +124,8 @@ fn look(world: &Comm, args: &DoctorArgs, is_launched: bool, listed: Listed) -> R
     let shown = match gather::gather(world, threads, is_launched)? {
         None => Ok(0),
         Some(Err(why)) => Err(Failed::new(why)),
-        Some(Ok((hosts, views))) => {
+        Some(Ok(hosts)) => {
             let Listed { mut found, well } = listed;
-            found.extend(names::findings(&views, false));
             found.extend(doctor::diagnose(&hosts));
             doctor::sort(&mut found);
             let mut report = DoctorReport::new(&hosts, found);

@@ -14,7 +14,7 @@ use super::{blas, flags, hosts};
 use crate::report::output;
 use skt_config::ConfigError;
 use skt_host::starter::Starter;
-use skt_host::{host, launcher_rank, messages, program};
+use skt_host::{launcher_rank, messages, program};
 use skt_launch::hosts::{Host, openmpi_file};
 use skt_launch::launcher::Launcher;
 use skt_run::progress::Progress;
@@ -242,7 +242,6 @@ fn with_hosts(args: &ScreenArgs, file: &Path) -> Result<u8, Failed> {
     let launcher_agent = if args.agent.is_none() { named() } else { None };
     let Screened { results, own_names } = screening::run(&Screening {
         hosts: &hosts,
-        here: &host::this_host().name,
         launcher: Launcher::Starter(starter),
         program: &args.launcher_program,
         extra: &args.launcher_arg,

@@ -1,7 +1,7 @@
 //! Which nodes of an allocation are bad: slow, wrong, on a slow link, or out of reach.
 //!
 //! All nodes do the same work, so each is the measure of the others. [`run`] has them solve the
-//! same system, each alone and then in the pairs and groups of `schedule`, and collects
+//! same system, each alone and then in pairs of a tournament, and collects
 //! [`results`]. [`verdict`] is pure: from results to one verdict a host and a list of slow links;
 //! [`blame`](skt_health::slow::blame) finds which member of a pair is at fault. [`report`] shows
 //! the verdicts. [`reach`] probes a list of hosts before ranks run there, [`screening`] starts the
@@ -17,7 +17,6 @@ pub mod reach;
 pub mod report;
 pub mod results;
 pub mod run;
-mod schedule;
 pub mod screening;
 pub mod verdict;
 

@@ -25,12 +25,12 @@ pub(crate) enum NodeReport {
     Failed(String),
 }
 
-/// What the first node of a team reports of a stage; nothing if it took no part.
+/// What the first node of a pair reports of a stage; nothing if it took no part.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Joined {
     pub link: Option<LinkRate>,
     pub solve: Option<Solve>,
-    /// Why no system was solved; from any node of the team.
+    /// Why no system was solved; from any node of the pair.
     pub lost: Option<String>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) enum Work {
         n: usize,
         rounds: usize,
     },
-    /// The teams of a stage solve a system.
+    /// The pairs of a stage solve a system.
     Join {
         n: usize,
         stage: usize,

@@ -1,4 +1,4 @@
-//! A rank's part of a screening: its node, its threads, its teams, and the systems it solves.
+//! A rank's part of a screening: its node, its threads, its pairs, and the systems it solves.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,7 @@ use super::Failed;
 use super::limit::Limit;
 use super::messages::{Joined, NodeReport, Work};
 use super::probe::{self, LinkRate};
-use super::results::{
-    Events, Joint, Link, NodeKind, NodeRates, Results, SLOW_LINK, ScreenedNode, Solve,
-};
-use super::schedule::{self, Stage};
+use super::results::{Events, NodeKind, NodeRates, Pair, Results, SLOW_LINK, ScreenedNode, Solve};
 use skt_comm::{Comm, CommError, collect};
 use skt_config::{Format, TestSpec, parse};
 use skt_health::doctor::gather::{Place, job_part, start_team};
@@ -22,7 +19,7 @@ use skt_host::counters::processor::Processor;
 use skt_host::counters::sensors::{self, MemoryErrors};
 use skt_host::counters::{Counters, Root};
 use skt_host::memory;
-use skt_host::placement;
+use skt_host::{placement, tournament};
 use skt_run::cores::CoreEvents;
 use skt_run::ptest::{self, TestRun};
 use skt_run::record::{Outcome, TestRecord};
@@ -33,6 +30,9 @@ use skt_solver::team::Team;
 
 /// The blocking factor: near the best one of all processors, and the same for all.
 const NB: usize = 192;
+/// Stages of pairs: with three, a slow link is distinguished from a slow node by two other pairs of
+/// each of its ends.
+const PAIR_STAGES: usize = 3;
 /// Seconds of DGEMM from which N follows.
 const DGEMM_SECONDS: f64 = 0.3;
 
@@ -47,7 +47,7 @@ struct RankPlace {
     threads: Option<usize>,
 }
 
-/// A rank in its node and its teams.
+/// A rank in its node and its pairs.
 pub(crate) struct Crew {
     /// The names of the nodes and their kinds, by first rank.
     pub nodes: Vec<(String, NodeKind)>,
@@ -55,10 +55,11 @@ pub(crate) struct Crew {
     pub node: usize,
     /// Whether this rank reports for its node.
     pub is_first: bool,
-    pub stages: Vec<Stage>,
+    /// Pairs of nodes that work at the same time, stage by stage.
+    pub stages: Vec<Vec<[usize; 2]>>,
     comm: Comm,
-    /// The ranks of this rank's team in each stage.
-    teams: Vec<Option<Comm>>,
+    /// The ranks of this rank's pair of nodes in each stage.
+    pairs: Vec<Option<Comm>>,
     team: Team,
     /// Why this rank must not compute with its BLAS.
     lack_of_blas: Option<String>,
@@ -96,12 +97,12 @@ impl Crew {
         let own = world.rank();
         let node = ranks.iter().position(|ranks| ranks.contains(&own)).expect("each has one");
         let kinds = ranks.iter().map(|of_node| kind(&places, of_node));
-        let stages = schedule::stages(names.len());
+        let stages = tournament::rounds(names.len(), PAIR_STAGES);
         let comm = world.split(Some(node as u32), own as u32)?.expect("a colour was given");
-        let mut teams = Vec::new();
+        let mut pairs = Vec::new();
         for stage in &stages {
-            let team = stage.iter().position(|team| team.contains(&node));
-            teams.push(world.split(team.map(|team| team as u32), own as u32)?);
+            let pair = stage.iter().position(|pair| pair.contains(&node));
+            pairs.push(world.split(pair.map(|pair| pair as u32), own as u32)?);
         }
         let at: Vec<Place> = places.iter().map(|place| place.at.clone()).collect();
         let host = &at[own].host;
@@ -115,7 +116,7 @@ impl Crew {
             node,
             stages,
             comm,
-            teams,
+            pairs,
             team: start_team(&counters, &at, own, threads).map_err(Failed::new)?,
             lack_of_blas: blas.failure.clone(),
             threads,
@@ -199,42 +200,39 @@ impl Crew {
     /// `lost` take no part.
     fn join(&self, stage: usize, n: usize, lost: &[usize], seconds: f64) -> Joined {
         let mut joined = Joined::default();
-        let team = self.stages[stage].iter().find(|team| team.contains(&self.node));
-        let (Some(team), Some(comm)) = (team, &self.teams[stage]) else { return joined };
-        if team.iter().any(|node| lost.contains(node)) {
+        let pair = self.stages[stage].iter().find(|pair| pair.contains(&self.node));
+        let (Some(pair), Some(comm)) = (pair, &self.pairs[stage]) else { return joined };
+        if pair.iter().any(|node| lost.contains(node)) {
             return joined;
         }
-        match self.join_team(team, comm, n, seconds, &mut joined.link) {
+        match self.join_pair(*pair, comm, n, seconds, &mut joined.link) {
             Ok(solve) => joined.solve = solve,
             Err(why) => joined.lost = Some(why.to_string()),
         }
-        if self.node != team[0] {
+        if self.node != pair[0] {
             (joined.link, joined.solve) = (None, None);
         }
         joined
     }
 
-    fn join_team(
+    fn join_pair(
         &self,
-        team: &[usize],
+        pair: [usize; 2],
         comm: &Comm,
         n: usize,
         seconds: f64,
         link: &mut Option<LinkRate>,
     ) -> Result<Option<Solve>, Failed> {
-        if let &[a, b] = team {
-            let mut rate = [f64::NAN];
-            if self.is_first {
-                let ends = [a, b].map(|node| self.rank_in_team(team, node));
-                let other = if self.node == a { ends[1] } else { ends[0] };
-                let found = probe::link(comm, other)?;
-                rate = [found.gigabytes_a_second];
-                *link = Some(found);
-            }
-            collect::broadcast(comm, &mut rate, 0)?;
-            if is_too_slow(rate[0], n, seconds) {
-                return Err(Failed::new(SLOW_LINK));
-            }
+        let mut rate = [f64::NAN];
+        if self.is_first {
+            let other = if self.node == pair[0] { pair[1] } else { pair[0] };
+            let found = probe::link(comm, self.rank_in_pair(&pair, other))?;
+            rate = [found.gigabytes_a_second];
+            *link = Some(found);
+        }
+        collect::broadcast(comm, &mut rate, 0)?;
+        if is_too_slow(rate[0], n, seconds) {
+            return Err(Failed::new(SLOW_LINK));
         }
         self.solve(comm, n)
     }
@@ -247,15 +245,15 @@ impl Crew {
         let memory = Unguarded::new(doubles);
         let mut memory = memory.map_err(|why| Failed::new(format!("{doubles} doubles: {why}")))?;
         let mut events = CoreEvents::new(self.job.clone());
-        let in_team = TestRun { grid: &grid, team: &self.team, spec: &test };
-        let record = ptest::run(in_team, &mut memory, false, &mut events)?;
+        let of_all = TestRun { grid: &grid, team: &self.team, spec: &test };
+        let record = ptest::run(of_all, &mut memory, false, &mut events)?;
         Ok(record.map(|record| Solve { cores: events.cores, ..result(&record) }))
     }
 
-    /// The number of the first rank of `node` among the ranks of its team, which are in order.
-    fn rank_in_team(&self, team: &[usize], node: usize) -> usize {
+    /// The number of the first rank of `node` among the ranks of its pair, which are in order.
+    fn rank_in_pair(&self, pair: &[usize], node: usize) -> usize {
         let first = self.ranks[node][0];
-        team.iter().flat_map(|&node| &self.ranks[node]).filter(|&&rank| rank < first).count()
+        pair.iter().flat_map(|&node| &self.ranks[node]).filter(|&&rank| rank < first).count()
     }
 
     /// What the system has counted since the start.
@@ -272,35 +270,26 @@ impl Crew {
         mut reports: BTreeMap<usize, Joined>,
         results: &mut Results,
     ) {
-        for team in &self.stages[stage] {
+        for &nodes in &self.stages[stage] {
             let mut all: Vec<Joined> =
-                team.iter().filter_map(|node| reports.remove(node)).collect();
+                nodes.iter().filter_map(|node| reports.remove(node)).collect();
             let lost = all.iter_mut().find_map(|joined| joined.lost.take());
             let Joined { link, solve, .. } =
                 all.into_iter().find(|it| *it != Joined::default()).unwrap_or_default();
-            let (nodes, is_tried) = (team.clone(), solve.is_some() || lost.is_some());
-            if !is_tried {
-                // A team without lost nodes is left out only if its nodes have slow links.
-                if team.iter().all(|&node| results.nodes[node].lost.is_none()) {
-                    let lost = Some(SLOW_LINK.to_owned());
-                    results.joints.push(Joint { nodes, solve, lost });
-                }
-                continue;
-            }
-            if let &[a, b] = &team[..] {
+            // A pair with a lost node takes no part.
+            if solve.is_some() || lost.is_some() {
                 let (gigabytes_a_second, microseconds) =
                     link.map(|it| (it.gigabytes_a_second, it.microseconds)).unzip();
-                results.links.push(Link { nodes: [a, b], gigabytes_a_second, microseconds });
+                let lost = lost.filter(|_| solve.is_none());
+                results.pairs.push(Pair { nodes, gigabytes_a_second, microseconds, solve, lost });
             }
-            let lost = lost.filter(|_| solve.is_none());
-            results.joints.push(Joint { nodes, solve, lost });
         }
     }
 }
 
 /// Whether a link of this rate, in 10^9 bytes a second, is too slow for a system of order `n` that
 /// has to be solved within `seconds`.
-pub(crate) fn is_too_slow(gigabytes_a_second: f64, n: usize, seconds: f64) -> bool {
+fn is_too_slow(gigabytes_a_second: f64, n: usize, seconds: f64) -> bool {
     // A panel passes each link once, and so do rows: three times the matrix, with room.
     let bytes = 3.0 * (n * n * size_of::<f64>()) as f64;
     bytes / (1e9 * gigabytes_a_second) > seconds / 2.0

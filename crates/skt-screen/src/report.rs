@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
-use super::results::{Joint, Link, NodeKind, Results, ScreenedNode, Solve, sound_rate};
+use super::results::{NodeKind, Pair, Results, ScreenedNode, Solve, sound_rate};
 use super::verdict::{HostState, HostVerdict, Verdicts, digits, gigabytes, rate_of, why_missing};
 use skt_health::slow::alike::Alike;
 use skt_run::record::cores::CoreShares;
@@ -55,7 +55,7 @@ impl ScreenReport<'_> {
             );
         }
         for (index, why) in &self.verdicts.links {
-            let [a, b] = self.results.links[*index].nodes.map(|node| self.name(node));
+            let [a, b] = self.results.pairs[*index].nodes.map(|node| self.name(node));
             let _ = writeln!(text, "{a} - {b}  slow link  {why}");
         }
         text + &self.summary() + &self.drain()
@@ -77,9 +77,9 @@ impl ScreenReport<'_> {
         let _ = writeln!(text, "; N={}", self.results.n);
         let missing = &self.verdicts.missing;
         if let Some(&first) = missing.first() {
-            let joints = &self.results.joints;
-            let (count, all, why) = (missing.len(), joints.len(), why_missing(&joints[first]));
-            let _ = writeln!(text, "{count} of {all} team system(s) have no result: {why}");
+            let pairs = &self.results.pairs;
+            let (count, all, why) = (missing.len(), pairs.len(), why_missing(&pairs[first]));
+            let _ = writeln!(text, "{count} of {all} pair(s) have no result: {why}");
         }
         let mut kinds: BTreeMap<&NodeKind, Vec<f64>> = BTreeMap::new();
         for node in &self.results.nodes {
@@ -120,8 +120,8 @@ impl ScreenReport<'_> {
 
     /// The whole result as JSON; `docs/screen.schema.json` describes it.
     pub fn json(&self) -> String {
-        let Results { n, joints, links, .. } = self.results;
-        let names = |nodes: &[usize]| nodes.iter().map(|&it| self.name(it)).collect::<Vec<_>>();
+        let Results { n, pairs, .. } = self.results;
+        let names = |pair: &Pair| pair.nodes.map(|node| self.name(node));
         let host = |(node, verdict): (&ScreenedNode, &HostVerdict)| {
             json!({
                 "host": node.host,
@@ -136,15 +136,16 @@ impl ScreenReport<'_> {
                 "events": node.events,
             })
         };
-        let link = |(index, link): (usize, &Link)| {
+        let link = |(index, link): (usize, &Pair)| {
             json!({
-                "hosts": names(&link.nodes),
+                "hosts": names(link),
                 "is_slow": self.verdicts.links.iter().any(|(slow, _)| *slow == index),
                 "gigabytes_a_second": link.gigabytes_a_second,
                 "microseconds": link.microseconds,
             })
         };
-        let team = |joint: &Joint| json!({ "hosts": names(&joint.nodes), "solve": joint.solve, "lost": joint.lost });
+        let team =
+            |pair: &Pair| json!({ "hosts": names(pair), "solve": pair.solve, "lost": pair.lost });
         let document = json!({
             "format": "skt-hpl screen",
             "format_version": FORMAT_VERSION,
@@ -152,8 +153,8 @@ impl ScreenReport<'_> {
             "n": n,
             "tolerance": self.tolerance,
             "hosts": self.hosts().map(host).collect::<Vec<_>>(),
-            "links": links.iter().enumerate().map(link).collect::<Vec<_>>(),
-            "teams": joints.iter().map(team).collect::<Vec<_>>(),
+            "links": pairs.iter().enumerate().map(link).collect::<Vec<_>>(),
+            "teams": pairs.iter().map(team).collect::<Vec<_>>(),
         });
         serde_json::to_string_pretty(&document).expect("plain data") + "\n"
     }
@@ -256,15 +257,15 @@ mod tests {
             lost: Some("no route".into()),
             ..ScreenedNode::default()
         });
-        let link = |a, b, rate| Link {
+        let pair = |(a, b, rate)| Pair {
             nodes: [a, b],
             gigabytes_a_second: Some(rate),
             microseconds: Some(1.5),
+            solve: Some(solve(190.0)),
+            lost: None,
         };
         let links = [(0, 1, 9.0), (2, 3, 9.0), (0, 3, 0.01), (1, 2, 9.0), (0, 2, 9.0), (1, 3, 9.0)];
-        let joint = Joint { nodes: vec![0, 1], solve: Some(solve(190.0)), lost: None };
-        let links = links.map(|(a, b, rate)| link(a, b, rate)).into();
-        Results { n: 5000, nodes, links, joints: vec![joint], refused: None }
+        Results { n: 5000, nodes, pairs: links.map(pair).into(), refused: None }
     }
 
     fn report<'a>(results: &'a Results, verdicts: &'a Verdicts) -> ScreenReport<'a> {
@@ -296,7 +297,7 @@ hint: scontrol update nodename=n5 state=drain reason=\"skt-hpl screen: unreachab
 
     #[test]
     fn healthy_ones_among_many_hosts_are_not_listed() {
-        let mut results = Results { links: vec![], joints: vec![], ..results() };
+        let mut results = Results { pairs: vec![], ..results() };
         let healthy = results.nodes[0].clone();
         for number in 0..2000 {
             let host = format!("rack7-n{number}");
@@ -334,17 +335,17 @@ n5     unreachable  no route
     #[test]
     fn systems_without_a_result_are_reported() {
         let mut results = results();
-        (results.joints[0].solve, results.joints[0].lost) = (None, Some(SLOW_LINK.into()));
+        (results.pairs[0].solve, results.pairs[0].lost) = (None, Some(SLOW_LINK.into()));
         let verdicts = judge(&results, 0.1);
         let report = report(&results, &verdicts);
-        let want = format!("\n1 of 1 team system(s) have no result: {SLOW_LINK}\n");
+        let want = format!("\n1 of 6 pair(s) have no result: {SLOW_LINK}\n");
         assert!(report.text().contains(&want), "{}", report.text());
     }
 
     #[test]
     fn two_hosts_have_no_spread_and_ranks_are_called_so() {
         let summary = |names: &[&str]| {
-            let mut results = Results { links: vec![], joints: vec![], ..results() };
+            let mut results = Results { pairs: vec![], ..results() };
             results.nodes.truncate(names.len());
             for (node, name) in results.nodes.iter_mut().zip(names) {
                 node.host = (*name).into();

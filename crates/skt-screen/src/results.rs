@@ -9,8 +9,8 @@ pub struct Results {
     pub n: usize,
     /// The nodes, by the first of their ranks.
     pub nodes: Vec<ScreenedNode>,
-    pub joints: Vec<Joint>,
-    pub links: Vec<Link>,
+    /// What pairs of nodes did together, stage by stage; in a stage no node is in two pairs.
+    pub pairs: Vec<Pair>,
     /// Why nothing was screened: the user's N does not fit.
     pub refused: Option<String>,
 }
@@ -80,29 +80,28 @@ pub struct Events {
     pub celsius: Option<f64>,
 }
 
-/// A system that several nodes solved together.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Joint {
+/// The link between two nodes, and the system that they solved over it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pair {
     /// The nodes, as indices into [`Results::nodes`], in ascending order.
-    pub nodes: Vec<usize>,
-    pub solve: Option<Solve>,
-    /// Why there is no result: a node stopped answering, or the link is too slow for it.
-    pub lost: Option<String>,
-}
-
-/// Why a team solves no system where it would take too long: no node is at fault.
-pub(crate) const SLOW_LINK: &str = "the link is too slow to solve a system over it in time";
-
-/// A link between two nodes, as they measured it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Link {
-    /// The nodes, as indices into [`Results::nodes`].
     pub nodes: [usize; 2],
     /// The rate in each direction while both send at once, in 10^9 bytes a second.
     pub gigabytes_a_second: Option<f64>,
     /// Half of a round trip of 8 bytes, in microseconds.
     pub microseconds: Option<f64>,
+    pub solve: Option<Solve>,
+    /// Why there is no result: a node stopped answering, or the link is too slow for it.
+    pub lost: Option<String>,
 }
+
+impl Pair {
+    pub(crate) fn rate(&self) -> Option<f64> {
+        sound_rate(self.gigabytes_a_second)
+    }
+}
+
+/// Why a pair solves no system where it would take too long: no node is at fault.
+pub(crate) const SLOW_LINK: &str = "the link is too slow to solve a system over it in time";
 
 /// A rate that can be compared: a positive number.
 pub(crate) fn sound_rate(rate: Option<f64>) -> Option<f64> {

@@ -3,7 +3,7 @@
 //! ```text
 //! ready     DGEMM and memory of each node               -> N
 //! solve     the same system some times, each node alone
-//! join      stages of pairs and groups: links, and systems together
+//! join      stages of pairs: links, and systems together
 //! count     errors of the memory, throttling, temperature
 //! ```
 //!
@@ -19,8 +19,8 @@ use skt_host::units;
 use super::Failed;
 use super::limit::Limit;
 use super::messages::{self, Instruction, Joined, NodeReport, TAG_INSTRUCTION, TAG_REPORT, Work};
-use super::node::{Crew, bytes_a_rank, is_too_slow};
-use super::results::{Link, Results, ScreenedNode, sound_rate};
+use super::node::{Crew, bytes_a_rank};
+use super::results::{Results, ScreenedNode, sound_rate};
 use skt_comm::Comm;
 use skt_health::environment::library::ChosenBlas;
 use skt_health::environment::preflight::{self, HostShare};
@@ -147,7 +147,7 @@ struct Lead<'a> {
     progress: &'a mut Progress,
     begun: Instant,
     results: Results,
-    /// What the nodes have reported of the present stage of teams.
+    /// What the nodes have reported of the present stage of pairs.
     joined: BTreeMap<usize, Joined>,
     /// Whether a node was lost in its work: one of its ranks might no longer answer.
     is_any_silent: bool,
@@ -198,11 +198,10 @@ impl<'a> Lead<'a> {
         let seconds = FLOOR_SECONDS + PATIENCE * expected * rounds as f64;
         self.part(Work::Solve { n, rounds }, "solving alone", seconds, lines)?;
         for stage in 0..stages {
-            let size = self.crew.stages[stage].first().map_or(0, Vec::len);
-            let what = format!("N={n}, teams of {size}, stage {} of {stages}", stage + 1);
+            let what = format!("N={n}, pairs, stage {} of {stages}", stage + 1);
             let line = self.line(&what, Some(expected * (stages - stage) as f64));
             let seconds = FLOOR_SECONDS + PATIENCE * expected;
-            self.part(Work::Join { n, stage }, "solving in a team", seconds, vec![line])?;
+            self.part(Work::Join { n, stage }, "solving in a pair", seconds, vec![line])?;
             let joined = std::mem::take(&mut self.joined);
             self.crew.add_stage(stage, joined, &mut self.results);
         }
@@ -246,18 +245,12 @@ impl<'a> Lead<'a> {
         let mut lines = lines.into_iter();
         lines.next().iter().for_each(|line| self.progress.phase(line));
         let is_lost = |node: &usize| self.results.nodes[*node].lost.is_some();
-        let mut lost: Vec<usize> = (0..self.crew.nodes.len()).filter(is_lost).collect();
+        let lost: Vec<usize> = (0..self.crew.nodes.len()).filter(is_lost).collect();
         let is_awaited = |(node, ranks): (usize, &Vec<usize>)| {
             (!lost.contains(&node) && ranks[0] != 0).then_some(ranks[0])
         };
         let awaited: Vec<usize> =
             self.crew.ranks.iter().enumerate().filter_map(is_awaited).collect();
-        if let Work::Join { n, stage } = work
-            && self.crew.stages[stage].first().is_some_and(|team| team.len() > 2)
-        {
-            // Pairs measure their links themselves, and leave out slow ones.
-            lost.extend(nodes_behind_slow_links(&self.results, n, seconds));
-        }
         let until = limit.after(seconds + GRACE_SECONDS);
         limit.set(GRACE_SECONDS);
         let instruction = Instruction::Do { work: work.clone(), lost: lost.clone(), seconds };
@@ -346,20 +339,6 @@ fn expected_seconds(dgemm_gflops: &[f64], n: usize) -> f64 {
     let slowest = dgemm_gflops.iter().copied().fold(f64::INFINITY, f64::min);
     let rate = slowest.max(nonempty_median(dgemm_gflops.iter().copied()) / SLOWEST);
     (n as f64).powi(3) * 2.0 / 3.0 / (SHARE_OF_DGEMM * 1e9 * rate)
-}
-
-/// The nodes most of whose links are too slow for a system of order `n` within `seconds`: they
-/// would make the systems of their groups late.
-fn nodes_behind_slow_links(results: &Results, n: usize, seconds: f64) -> Vec<usize> {
-    let is_slow = |link: &&Link| {
-        let rate = sound_rate(link.gigabytes_a_second);
-        rate.is_none_or(|rate| is_too_slow(rate, n, seconds))
-    };
-    let are_slow = |node: &usize| {
-        let of_node = || results.links.iter().filter(|link| link.nodes.contains(node));
-        2 * of_node().filter(is_slow).count() > of_node().count()
-    };
-    (0..results.nodes.len()).filter(are_slow).collect()
 }
 
 /// The entry of a node that took no part at all.
@@ -463,37 +442,19 @@ mod tests {
     }
 
     #[test]
-    fn a_node_whose_links_are_slow_is_left_out_of_groups() {
-        let link = |nodes, rate| Link { nodes, gigabytes_a_second: rate, microseconds: None };
-        let nodes = vec![ScreenedNode::default(); 4];
-        // 3 x 8e6 bytes in half of 10 s are 0.0048 GB/s.
-        let (slow, well) = (Some(0.004), Some(0.005));
-        let links = vec![
-            link([0, 1], slow),
-            link([2, 3], well),
-            link([1, 2], None),
-            link([0, 3], well),
-            link([1, 3], slow),
-            link([0, 2], well),
-        ];
-        let results = Results { nodes, links, ..Results::default() };
-        assert_eq!(nodes_behind_slow_links(&results, 1000, 10.0), [1]);
-    }
-
-    #[test]
     fn ranks_that_are_nodes_are_screened() {
         let (mut results, is_any_silent) = screened(4, 400, 2);
         assert!(!is_any_silent);
-        assert_eq!((results.n, results.nodes.len(), results.links.len()), (400, 4, 6));
-        assert_eq!(results.joints.len(), 7);
+        assert_eq!((results.n, results.nodes.len(), results.pairs.len()), (400, 4, 6));
+        assert!(results.pairs.iter().all(|pair| pair.solve.is_some()));
         assert!(results.nodes.iter().all(|node| node.solves.len() == 2 && node.lost.is_none()));
         let x: Vec<_> =
             results.nodes.iter().flat_map(|node| &node.solves).map(|it| &it.x).collect();
         assert!(x.iter().all(|other| *other == x[0]), "{x:?}");
         // On a busy machine one link may be slow: with equal rates all that is left must be well.
-        results.links.iter_mut().for_each(|link| {
-            assert!(sound_rate(link.gigabytes_a_second).is_some(), "{link:?}");
-            link.gigabytes_a_second = Some(1.0);
+        results.pairs.iter_mut().for_each(|pair| {
+            assert!(pair.rate().is_some(), "{pair:?}");
+            pair.gigabytes_a_second = Some(1.0);
         });
         let right = judge(&results, 0.95);
         assert!(right.links.is_empty(), "{right:?}");

@@ -13,7 +13,6 @@ use crate::results::Results;
 use crate::run::unreached;
 use crate::{Failed, reach};
 use skt_checkpoint::heartbeat;
-use skt_health::doctor::finding::{Finding, FindingKind};
 use skt_host::{child, messages, program};
 use skt_launch::hosts::Host;
 use skt_launch::launcher::{self, JobSpec, Launcher};
@@ -28,7 +27,6 @@ const MAX_BYTES: u64 = 1 << 28;
 pub struct Screening<'a> {
     /// The hosts of the list; on each, one rank is started.
     pub hosts: &'a [Host],
-    pub here: &'a str,
     pub launcher: Launcher,
     pub program: &'a str,
     pub extra: &'a [String],
@@ -100,32 +98,19 @@ fn is_program(name: &str) -> bool {
     program::found_in_path(Path::new(name), path).is_some_and(|file| file.is_file())
 }
 
-/// Takes unreachable hosts out of the list, and prints other findings as warnings. Adds what the
-/// other hosts call themselves to `own_names`.
+/// Takes unreachable hosts out of the list. Adds what the others call themselves to `own_names`.
 fn take_unreachable(
     job: &Screening,
     left: &mut Vec<Host>,
     own_names: &mut BTreeMap<String, String>,
 ) -> Vec<(String, String)> {
-    let survey = reach::survey(job.here, left, job.agent());
+    let survey = reach::survey(left, job.agent());
     own_names.extend(survey.own_names);
-    let is_lost = |finding: &Finding| match finding.kind {
-        FindingKind::OutOfReach => true,
-        FindingKind::UnknownName => survey.unknown_here.contains(&finding.hosts[0]),
-        _ => false,
-    };
-    let (lost, others): (Vec<Finding>, Vec<Finding>) =
-        survey.findings.into_iter().partition(is_lost);
-    for finding in others {
-        messages::print(format_args!("warning: {}: {}", finding.what, finding.measured));
-    }
-    let mut gone = Vec::new();
-    for finding in lost {
-        for host in finding.hosts {
-            left.retain(|other| other.name != host);
-            gone.push((host, format!("{}: {}", finding.what, finding.measured)));
-        }
-    }
+    let gone = survey.lost.into_iter().map(|mut finding| {
+        (finding.hosts.remove(0), format!("{}: {}", finding.what, finding.measured))
+    });
+    let gone: Vec<(String, String)> = gone.collect();
+    left.retain(|host| !gone.iter().any(|(name, _)| *name == host.name));
     gone
 }
 
@@ -303,7 +288,6 @@ mod tests {
         let agent = format!("sh {}", agent.display());
         run(&Screening {
             hosts: &hosts,
-            here: "here",
             launcher: Launcher::Template(launcher::Template::new(&template).unwrap()),
             program: "launch",
             extra: &[],
@@ -322,7 +306,7 @@ mod tests {
         let file = folder.path().join("pid");
         let script = format!(
             "echo $$ >{}\n\
-             echo '{{\"n\":7,\"nodes\":[],\"joints\":[],\"links\":[]}}'\n\
+             echo '{{\"n\":7,\"nodes\":[],\"pairs\":[]}}'\n\
              exec sleep 600\n",
             file.display()
         );
@@ -336,7 +320,7 @@ mod tests {
     fn a_screening_is_started_again_without_the_host_that_died() {
         let script = "if grep -q 127.0.0.2 $1; then\n\
                       echo 'process rank 1 on node 127.0.0.2 exited on signal 9' >&2; exit 137; fi\n\
-                      echo '{\"n\":7,\"nodes\":[],\"joints\":[],\"links\":[]}'\n";
+                      echo '{\"n\":7,\"nodes\":[],\"pairs\":[]}'\n";
         let results = screen(script, &["127.0.0.1", "127.0.0.2"]).unwrap();
         assert_eq!((results.n, results.nodes.len()), (7, 1));
         let lost = &results.nodes[0];
@@ -353,13 +337,13 @@ mod tests {
     #[test]
     fn a_host_whose_name_is_not_known_here_is_left_out() {
         let script = "if grep -q invalid $1; then exit 255; fi\n\
-                      echo '{\"n\":7,\"nodes\":[],\"joints\":[],\"links\":[]}'\n";
+                      echo '{\"n\":7,\"nodes\":[],\"pairs\":[]}'\n";
         let results = screen(script, &["127.0.0.1", "n.invalid"]).unwrap();
         assert_eq!((results.n, results.nodes.len()), (7, 1));
         let lost = &results.nodes[0];
         assert_eq!(lost.host, "n.invalid");
         let why = lost.lost.as_deref().unwrap();
-        assert!(why.starts_with("the name of n.invalid is not known on "), "{why}");
+        assert!(why.starts_with("n.invalid cannot be reached: no packet is sent: "), "{why}");
     }
 
     #[test]

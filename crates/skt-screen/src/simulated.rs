@@ -7,9 +7,9 @@ use std::time::Instant;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 
-use super::results::{Events, Joint, Link, NodeKind, NodeRates, Results, ScreenedNode, Solve};
-use super::schedule::stages;
+use super::results::{Events, NodeKind, NodeRates, Pair, Results, ScreenedNode, Solve};
 use super::verdict::{HostState, TOLERANCE, judge};
+use skt_host::tournament;
 
 /// How a hostile node behaves.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -57,11 +57,11 @@ impl Fault {
     }
 }
 
-/// Whether a node was in a pair whose other member is sound: what only teams of several hostile
-/// nodes show may be the fault of any of them.
-fn has_sound_team(results: &Results, faults: &[Option<Fault>], node: usize) -> bool {
+/// Whether a node was in a pair whose other member is sound: what only pairs of two hostile nodes
+/// show may be the fault of either.
+fn has_sound_pair(results: &Results, faults: &[Option<Fault>], node: usize) -> bool {
     let is_sound = |other: &usize| *other == node || faults[*other].is_none();
-    results.links.iter().any(|link| link.nodes.contains(&node) && link.nodes.iter().all(is_sound))
+    results.pairs.iter().any(|pair| pair.nodes.contains(&node) && pair.nodes.iter().all(is_sound))
 }
 
 struct Simulation {
@@ -75,13 +75,9 @@ impl Simulation {
         let nodes = self.faults.len();
         let mut results = Results { n, ..Results::default() };
         results.nodes = (0..nodes).map(|index| self.node(index)).collect();
-        for team in stages(nodes).into_iter().flatten() {
-            if let [a, b] = team[..] {
-                let link = self.link([a, b]);
-                results.links.push(link);
-            }
-            let joint = self.joint(team, &results);
-            results.joints.push(joint);
+        for nodes in tournament::rounds(nodes, 3).into_iter().flatten() {
+            let pair = self.pair(nodes, &results);
+            results.pairs.push(pair);
         }
         results
     }
@@ -146,7 +142,7 @@ impl Simulation {
         }
     }
 
-    fn link(&mut self, nodes: [usize; 2]) -> Link {
+    fn pair(&mut self, nodes: [usize; 2], results: &Results) -> Pair {
         let rate = 20.0 * (1.0 + 0.05 * self.noise());
         let is = |fault| nodes.iter().any(|&node| self.faults[node] == Some(fault));
         let (is_slow, is_slander) = (is(Fault::SlowLink), is(Fault::Slander));
@@ -155,19 +151,13 @@ impl Simulation {
             (_, true) => Some(rate / 30.0),
             _ => Some(rate),
         };
-        Link { nodes, gigabytes_a_second, microseconds: Some(2.0) }
-    }
-
-    fn joint(&mut self, nodes: Vec<usize>, results: &Results) -> Joint {
+        let pair = Pair { nodes, gigabytes_a_second, microseconds: Some(2.0), ..Pair::default() };
         let faults = self.faults.clone();
         let has = |fault| nodes.iter().any(|&node| faults[node] == Some(fault));
         if has(Fault::Silent) {
-            return Joint { nodes, solve: None, lost: Some("no answer".into()) };
+            return Pair { lost: Some("no answer".into()), ..pair };
         }
-        let kinds: Vec<&str> = nodes
-            .iter()
-            .map(|&node| results.nodes[node].kind.as_ref().unwrap().processor.as_str())
-            .collect();
+        let kinds = nodes.map(|node| results.nodes[node].kind.as_ref().unwrap().processor.as_str());
         let is_wrong = has(Fault::WrongTogether) || has(Fault::Unsteady);
         let mut x = kinds.join(" ");
         if has(Fault::Collusion) {
@@ -179,7 +169,7 @@ impl Simulation {
         if has(Fault::Slander) {
             solve.wrong = Some("the scaled residual is NaN".into());
         }
-        Joint { nodes, solve: Some(solve), lost: None }
+        Pair { solve: Some(solve), ..pair }
     }
 }
 
@@ -215,7 +205,7 @@ fn a_hostile_tenth_of_a_thousand_nodes_is_named_and_no_other() {
         for (index, (verdict, fault)) in verdicts.hosts.iter().zip(&faults).enumerate() {
             let names: &[HostState] = fault.map_or(&[HostState::Ok], Fault::names);
             if fault.is_some_and(Fault::shows_with_others)
-                && !has_sound_team(&results, &faults, index)
+                && !has_sound_pair(&results, &faults, index)
             {
                 continue;
             }
@@ -235,12 +225,12 @@ fn a_hostile_tenth_of_a_thousand_nodes_is_named_and_no_other() {
 fn a_slow_link_between_sound_nodes_is_named_among_a_thousand() {
     let seed = seed();
     let (mut results, faults) = results(seed, 1000);
-    let is_sound = |link: &Link| link.nodes.iter().all(|&node| faults[node].is_none());
-    let slow = results.links.iter().position(is_sound).expect("most are");
-    results.links[slow].gigabytes_a_second = Some(1.0);
+    let is_sound = |pair: &Pair| pair.nodes.iter().all(|&node| faults[node].is_none());
+    let slow = results.pairs.iter().position(is_sound).expect("most are");
+    results.pairs[slow].gigabytes_a_second = Some(1.0);
     let verdicts = judge(&results, TOLERANCE);
     assert_eq!(verdicts.links.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [slow]);
-    for node in results.links[slow].nodes {
+    for node in results.pairs[slow].nodes {
         assert_eq!(verdicts.hosts[node].state, HostState::Ok, "{:?}", verdicts.hosts[node]);
     }
 }

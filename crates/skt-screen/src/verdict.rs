@@ -13,7 +13,7 @@ use serde::Serialize;
 use skt_host::median::{median, nonempty_median};
 use skt_host::named;
 
-use super::results::{Joint, Link, NodeKind, Results, SLOW_LINK, ScreenedNode, Solve, sound_rate};
+use super::results::{NodeKind, Pair, Results, SLOW_LINK, ScreenedNode, Solve, sound_rate};
 use skt_health::slow::alike::Alike;
 use skt_health::slow::blame::{NodeGroup, blame};
 
@@ -30,11 +30,11 @@ pub enum HostState {
     Ok,
     /// The node computes, reads its memory or reaches the others more slowly than its kind.
     Slow,
-    /// The node's result differs from that of others, or its team has none, and the fault cannot be
+    /// The node's result differs from that of others, or its pair has none, and the fault cannot be
     /// attributed.
     Differ,
     Wrong,
-    /// The node gives no answer, or it is why its teams give none.
+    /// The node gives no answer, or it is why its pairs give none.
     Unreachable,
 }
 
@@ -57,16 +57,15 @@ pub struct HostVerdict {
 pub struct Verdicts {
     /// One for each of [`Results::nodes`].
     pub hosts: Vec<HostVerdict>,
-    /// Links that are slow while the nodes at both ends are not at fault, as indices into
-    /// [`Results::links`], with the reason.
+    /// Pairs whose link is slow while the nodes at both ends are not at fault, as indices into
+    /// [`Results::pairs`], with the reason.
     pub links: Vec<(usize, String)>,
-    /// Systems that have no result although all their nodes answered to the end, as indices into
-    /// [`Results::joints`].
+    /// Pairs without a result although both nodes answered to the end.
     pub missing: Vec<usize>,
 }
 
 impl Verdicts {
-    /// Whether no host and no link is bad, and each team that could solve its system has done so.
+    /// Whether no host and no link is bad, and each pair that could solve its system has done so.
     pub fn are_all_ok(&self) -> bool {
         let are_all_here = self.links.is_empty() && self.missing.is_empty();
         are_all_here && self.hosts.iter().all(|host| host.state == HostState::Ok)
@@ -117,7 +116,7 @@ pub fn judge(results: &Results, tolerance: f64) -> Verdicts {
         found.by_rate(measure, tolerance.max(measure.least_tolerance));
     }
     found.lost();
-    found.by_joints();
+    found.by_pairs();
     let links = found.by_links(tolerance.max(WIDE_TOLERANCE));
     let missing = found.by_missing(&links);
     let hosts = found.by_node.into_iter().map(|mut of_node| {
@@ -207,15 +206,15 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Judges systems that several nodes solved together. A system with a node that is known to be
+    /// Judges systems that pairs of nodes solved. A system with a node that is known to be
     /// wrong is no evidence about its partners, so each node that is named may decide a further
     /// vote.
-    fn by_joints(&mut self) {
+    fn by_pairs(&mut self) {
         let mut known = self.nodes_that_are(&[HostState::Wrong]);
         loop {
-            let is_left = |joint: &&Joint| !joint.nodes.iter().any(|node| known.contains(node));
-            let left: Vec<&Joint> = self.results.joints.iter().filter(is_left).collect();
-            let (wrong, open) = wrong_joints(self.results, &left);
+            let is_left = |pair: &&Pair| !pair.nodes.iter().any(|node| known.contains(node));
+            let left: Vec<&Pair> = self.results.pairs.iter().filter(is_left).collect();
+            let (wrong, open) = wrong_pairs(self.results, &left);
             // Systems without a result, or without a majority, neither clear nor blame.
             let is_evidence = |index: &usize| left[*index].solve.is_some() && !open.contains(index);
             let evidence: Vec<usize> = (0..left.len()).filter(is_evidence).collect();
@@ -235,7 +234,7 @@ impl<'a> Found<'a> {
                 let unexplained = blamed.unexplained.iter().map(|&index| evidence[index]);
                 for index in unexplained.chain(open) {
                     let why = wrong.get(&index).map_or(OPEN, String::as_str);
-                    self.differ(&left[index].nodes, why);
+                    self.differ(left[index].nodes, why);
                 }
                 return;
             }
@@ -244,29 +243,28 @@ impl<'a> Found<'a> {
     }
 
     /// Records that one of these nodes is wrong, where the results do not show which.
-    fn differ(&mut self, nodes: &[usize], why: &str) {
-        let names: Vec<&str> = nodes.iter().map(|&node| self.name(node)).collect();
-        let why = format!("{} together: {why}: unknown which of them", names.join(", "));
-        nodes.iter().for_each(|&node| self.add(node, HostState::Differ, why.clone()));
+    fn differ(&mut self, nodes: [usize; 2], why: &str) {
+        let [a, b] = nodes.map(|node| self.name(node));
+        let why = format!("{a}, {b} together: {why}: unknown which of them");
+        nodes.into_iter().for_each(|node| self.add(node, HostState::Differ, why.clone()));
     }
 
     /// Judges the links. Returns the slow ones that no node explains.
     fn by_links(&mut self, tolerance: f64) -> Vec<(usize, String)> {
-        let links = &self.results.links;
-        let rate = |link: &Link| sound_rate(link.gigabytes_a_second);
-        let rates: Vec<f64> = links.iter().filter_map(rate).collect();
+        let pairs = &self.results.pairs;
+        let rates: Vec<f64> = pairs.iter().filter_map(Pair::rate).collect();
         // Two links are not known to be of one kind.
         let alike = Alike::from_rates(&rates).filter(|alike| alike.count > 2);
-        let is_slow = |(link, at_once): (&Link, Option<f64>)| {
-            rate(link).is_none_or(|rate| {
+        let is_slow = |(pair, at_once): (&Pair, Option<f64>)| {
+            pair.rate().is_none_or(|rate| {
                 alike.is_some_and(|alike| alike.is_slow(rate, tolerance))
                     && at_once.is_none_or(|median| rate < median * (1.0 - tolerance))
             })
         };
-        let slow = links.iter().zip(medians_at_once(links)).map(is_slow);
-        let group = |(link, is_bad): (&'a Link, bool)| NodeGroup { nodes: &link.nodes, is_bad };
-        let groups: Vec<NodeGroup> = links.iter().zip(slow).map(group).collect();
-        let words = |link: usize| match (rate(&links[link]), alike) {
+        let slow = pairs.iter().zip(medians_at_once(pairs)).map(is_slow);
+        let group = |(pair, is_bad): (&'a Pair, bool)| NodeGroup { nodes: &pair.nodes, is_bad };
+        let groups: Vec<NodeGroup> = pairs.iter().zip(slow).map(group).collect();
+        let words = |pair: usize| match (pairs[pair].rate(), alike) {
             (None, _) => "no data comes through".to_owned(),
             (Some(rate), None) => gigabytes(rate),
             (Some(rate), Some(alike)) => compared(rate, &alike, "GB/s", "links"),
@@ -274,7 +272,7 @@ impl<'a> Found<'a> {
         let blamed = blame(&groups, &self.nodes_that_are(&[HostState::Unreachable]));
         for (node, of_node) in blamed.nodes {
             let first = of_node.bad[0];
-            let [a, b] = links[first].nodes;
+            let [a, b] = pairs[first].nodes;
             let other = self.name(if a == node { b } else { a });
             let (count, of, words) = (of_node.bad.len(), of_node.of, words(first));
             let why = format!("{count} of its {of} links are slow; to {other}: {words}");
@@ -283,20 +281,19 @@ impl<'a> Found<'a> {
         blamed.unexplained.into_iter().map(|index| (index, words(index))).collect()
     }
 
-    /// Judges systems that have no result. A link of `slow` explains those of the teams that have
-    /// both its ends. Returns the systems without a result of which no node is lost.
+    /// Judges systems that have no result, unless the link is `slow`. Returns the pairs without a
+    /// result of which no node is lost.
     fn by_missing(&mut self, slow: &[(usize, String)]) -> Vec<usize> {
-        let Results { nodes, joints, links, .. } = self.results;
-        let has_slow_link = |joint: &Joint| {
-            let has = |(link, _): &(usize, String)| {
-                links[*link].nodes.iter().all(|end| joint.nodes.contains(end))
-            };
-            joint.lost.as_deref() == Some(SLOW_LINK) || slow.iter().any(has)
+        let Results { nodes, pairs, .. } = self.results;
+        let is_explained = |index: usize| {
+            pairs[index].lost.as_deref() == Some(SLOW_LINK)
+                || slow.iter().any(|(link, _)| *link == index)
         };
-        let is_evidence = |joint: &&Joint| joint.solve.is_some() || !has_slow_link(joint);
-        let evidence: Vec<&Joint> = joints.iter().filter(is_evidence).collect();
+        let is_evidence = |index: &usize| pairs[*index].solve.is_some() || !is_explained(*index);
+        let evidence: Vec<&Pair> =
+            (0..pairs.len()).filter(is_evidence).map(|index| &pairs[index]).collect();
         let group =
-            |joint: &&'a Joint| NodeGroup { nodes: &joint.nodes, is_bad: joint.solve.is_none() };
+            |pair: &&'a Pair| NodeGroup { nodes: &pair.nodes, is_bad: pair.solve.is_none() };
         let groups: Vec<NodeGroup> = evidence.iter().map(group).collect();
         let known =
             self.nodes_that_are(&[HostState::Slow, HostState::Wrong, HostState::Unreachable]);
@@ -307,19 +304,19 @@ impl<'a> Found<'a> {
             let why = format!("no result with others {bad} of {of} times: {why}");
             self.add(node, HostState::Unreachable, why);
         }
-        for joint in blamed.unexplained.into_iter().map(|index| evidence[index]) {
-            self.differ(&joint.nodes, &format!("no result: {}", why_missing(joint)));
+        for pair in blamed.unexplained.into_iter().map(|index| evidence[index]) {
+            self.differ(pair.nodes, &format!("no result: {}", why_missing(pair)));
         }
         let is_missing = |index: &usize| {
-            let Joint { nodes: team, solve, .. } = &joints[*index];
-            solve.is_none() && team.iter().all(|&node| nodes[node].lost.is_none())
+            let Pair { nodes: ends, solve, .. } = &pairs[*index];
+            solve.is_none() && ends.iter().all(|&node| nodes[node].lost.is_none())
         };
-        (0..joints.len()).filter(is_missing).collect()
+        (0..pairs.len()).filter(is_missing).collect()
     }
 }
 
-pub(crate) fn why_missing(joint: &Joint) -> &str {
-    joint.lost.as_deref().unwrap_or("its first node reported none")
+pub(crate) fn why_missing(pair: &Pair) -> &str {
+    pair.lost.as_deref().unwrap_or("its first node reported none")
 }
 
 /// A rate next to that of others.
@@ -332,18 +329,15 @@ fn compared(rate: f64, alike: &Alike, unit: &str, others: &str) -> String {
 
 /// For each link the median of the links that were measured at the same time, if there are three or
 /// more. What makes most of them slow at once, such as another job, is in no link.
-///
-/// Links come stage by stage; in a stage no node has two.
-fn medians_at_once(links: &[Link]) -> Vec<Option<f64>> {
-    let mut medians = Vec::with_capacity(links.len());
-    while let Some(first) = links.get(medians.len()) {
-        let rest = &links[medians.len()..];
+fn medians_at_once(pairs: &[Pair]) -> Vec<Option<f64>> {
+    let mut medians = Vec::with_capacity(pairs.len());
+    while let Some(first) = pairs.get(medians.len()) {
+        let rest = &pairs[medians.len()..];
         let mut met = BTreeSet::from(first.nodes);
         let next =
-            rest[1..].iter().position(|link| !link.nodes.iter().all(|node| met.insert(*node)));
+            rest[1..].iter().position(|pair| !pair.nodes.iter().all(|node| met.insert(*node)));
         let stage = &rest[..next.map_or(rest.len(), |next| next + 1)];
-        let rates: Vec<f64> =
-            stage.iter().filter_map(|link| sound_rate(link.gigabytes_a_second)).collect();
+        let rates: Vec<f64> = stage.iter().filter_map(Pair::rate).collect();
         let middle = (rates.len() > 2).then(|| nonempty_median(rates));
         medians.extend(stage.iter().map(|_| middle));
     }
@@ -418,33 +412,32 @@ fn majority<'x>(votes: &[(usize, &'x str)]) -> Option<(&'x str, usize)> {
     counts.into_iter().find(|(_, count)| 2 * count > votes.len())
 }
 
-/// The reason for teams whose x differ where none has the majority.
-const OPEN: &str = "x differs from that of other such teams";
+/// The reason for pairs whose x differ where none has the majority.
+const OPEN: &str = "x differs from that of other such pairs";
 
-/// What must agree for the x of two teams to have the same bits: the kinds of the members, and for
-/// each member the first one on its host. Members on one host share memory, where others send
-/// messages: that cuts products at other rows, and some BLAS round those differently.
-type TeamKind<'a> = (Vec<&'a NodeKind>, Vec<usize>);
+/// What must agree for the x of two pairs to have the same bits: the kinds of the members, and
+/// whether they are on one host. These share memory, where others send messages: that cuts products
+/// at other rows, and some BLAS round those differently.
+type PairKind<'a> = ([Option<&'a NodeKind>; 2], bool);
 
-fn team_kind<'a>(results: &'a Results, nodes: &[usize]) -> Option<TeamKind<'a>> {
-    let kinds: Option<_> = nodes.iter().map(|&node| results.nodes[node].kind.as_ref()).collect();
+fn pair_kind<'a>(results: &'a Results, pair: &Pair) -> PairKind<'a> {
+    let members = pair.nodes.map(|node| &results.nodes[node]);
     // A rank that stands for a node is called `HOST/RANK`.
-    let host = |node: usize| results.nodes[node].host.split('/').next();
-    let first = |&node: &usize| nodes.iter().position(|&other| host(other) == host(node));
-    Some((kinds?, nodes.iter().filter_map(first).collect()))
+    let [a, b] = members.map(|node| node.host.split('/').next());
+    (members.map(|node| node.kind.as_ref()), a == b)
 }
 
-/// Which of the joint systems are wrong, and why: by themselves, or as x differs from that of most
-/// teams of the same kinds. Then those that differ from each other, without a majority.
-fn wrong_joints(results: &Results, joints: &[&Joint]) -> (BTreeMap<usize, String>, Vec<usize>) {
+/// Which of the pairs' systems are wrong, and why: by themselves, or as x differs from that of most
+/// pairs of the same kinds. Then those that differ from each other, without a majority.
+fn wrong_pairs(results: &Results, pairs: &[&Pair]) -> (BTreeMap<usize, String>, Vec<usize>) {
     let (mut wrong, mut open) = (BTreeMap::new(), Vec::new());
-    let mut kinds: BTreeMap<TeamKind, Vec<(usize, &str)>> = BTreeMap::new();
-    for (index, joint) in joints.iter().enumerate() {
-        let Some(solve) = &joint.solve else { continue };
+    let mut kinds: BTreeMap<PairKind, Vec<(usize, &str)>> = BTreeMap::new();
+    for (index, pair) in pairs.iter().enumerate() {
+        let Some(solve) = &pair.solve else { continue };
         if let Some(why) = &solve.wrong {
             wrong.insert(index, why.clone());
-        } else if let (Some(kind), Some(x)) = (team_kind(results, &joint.nodes), &solve.x) {
-            kinds.entry(kind).or_default().push((index, x));
+        } else if let Some(x) = &solve.x {
+            kinds.entry(pair_kind(results, pair)).or_default().push((index, x));
         }
     }
     for votes in kinds.values() {
@@ -452,7 +445,7 @@ fn wrong_joints(results: &Results, joints: &[&Joint]) -> (BTreeMap<usize, String
             open.extend(votes.iter().map(|(index, _)| *index));
             continue;
         };
-        let why = format!("x differs from that of {count} of {} such teams", votes.len());
+        let why = format!("x differs from that of {count} of {} such pairs", votes.len());
         let against = votes.iter().filter(|(_, x)| *x != most);
         wrong.extend(against.map(|(index, _)| (*index, why.clone())));
     }
@@ -462,8 +455,8 @@ fn wrong_joints(results: &Results, joints: &[&Joint]) -> (BTreeMap<usize, String
 #[cfg(test)]
 mod tests {
     use super::super::results::{Events, NodeRates};
-    use super::super::schedule::stages;
     use super::*;
+    use skt_host::tournament;
 
     fn solve(gflops: f64, x: &str) -> Solve {
         let scaled_residual = Some(0.002);
@@ -486,18 +479,14 @@ mod tests {
         };
         let mut results = Results { n: 1000, ..Results::default() };
         results.nodes = (0..nodes).map(node).collect();
-        for team in stages(nodes).into_iter().flatten() {
-            if let [a, b] = team[..] {
-                let (rate, time) = (Some(10.0), Some(2.0));
-                results.links.push(Link {
-                    nodes: [a, b],
-                    gigabytes_a_second: rate,
-                    microseconds: time,
-                });
-            }
-            let x = format!("of {}", team.len());
-            results.joints.push(Joint { nodes: team, solve: Some(solve(190.0, &x)), lost: None });
-        }
+        let pair = |nodes| Pair {
+            nodes,
+            gigabytes_a_second: Some(10.0),
+            microseconds: Some(2.0),
+            solve: Some(solve(190.0, "of 2")),
+            lost: None,
+        };
+        results.pairs = tournament::rounds(nodes, 3).into_iter().flatten().map(pair).collect();
         results
     }
 
@@ -571,68 +560,63 @@ mod tests {
     #[test]
     fn a_node_that_is_wrong_only_with_others_is_named() {
         let mut results = sound(8);
-        for joint in results.joints.iter_mut().filter(|joint| joint.nodes.contains(&5)) {
-            joint.solve.as_mut().unwrap().x = Some(format!("bad {:?}", joint.nodes));
+        for pair in results.pairs.iter_mut().filter(|pair| pair.nodes.contains(&5)) {
+            pair.solve.as_mut().unwrap().x = Some(format!("bad {:?}", pair.nodes));
         }
         assert_eq!(states(&results), "ooooowoo");
         // Of two nodes, either may be it.
         let mut results = sound(2);
-        results.joints[0].solve.as_mut().unwrap().wrong = Some("residual".into());
+        results.pairs[0].solve.as_mut().unwrap().wrong = Some("residual".into());
         assert_eq!(states(&results), "dd");
     }
 
     #[test]
-    fn a_node_whose_teams_have_no_result_is_named() {
+    fn a_node_whose_pairs_have_no_result_is_named() {
         let mut results = sound(8);
-        let lose = |joint: &mut Joint, why: &str| {
-            (joint.solve, joint.lost) = (None, Some(why.to_owned()));
+        let lose = |pair: &mut Pair, why: &str| {
+            (pair.solve, pair.lost) = (None, Some(why.to_owned()));
         };
-        for joint in results.joints.iter_mut().filter(|joint| joint.nodes.contains(&5)) {
-            lose(joint, "no answer in time");
+        for pair in results.pairs.iter_mut().filter(|pair| pair.nodes.contains(&5)) {
+            lose(pair, "no answer in time");
         }
         let verdicts = judge(&results, TOLERANCE);
-        assert_eq!((states(&results), verdicts.missing.len()), ("ooooouoo".to_owned(), 4));
-        let want = "no result with others 4 of 4 times: no answer in time";
+        assert_eq!((states(&results), verdicts.missing.len()), ("ooooouoo".to_owned(), 3));
+        let want = "no result with others 3 of 3 times: no answer in time";
         assert_eq!((verdicts.are_all_ok(), &verdicts.hosts[5].reasons[0][..]), (false, want));
         // Of two nodes, either may be it.
         let mut results = sound(2);
-        lose(&mut results.joints[0], "no answer in time");
+        lose(&mut results.pairs[0], "no answer in time");
         assert_eq!(states(&results), "dd");
     }
 
     #[test]
-    fn teams_behind_slow_links_have_no_result_and_name_no_node() {
+    fn pairs_behind_slow_links_have_no_result_and_name_no_node() {
         let mut results = sound(8);
-        for joint in &mut results.joints {
-            (joint.solve, joint.lost) = (None, Some(SLOW_LINK.to_owned()));
+        for pair in &mut results.pairs {
+            (pair.solve, pair.lost) = (None, Some(SLOW_LINK.to_owned()));
         }
         let verdicts = judge(&results, TOLERANCE);
-        assert_eq!((states(&results), verdicts.missing.len()), ("oooooooo".to_owned(), 14));
+        assert_eq!((states(&results), verdicts.missing.len()), ("oooooooo".to_owned(), 12));
         assert!(!verdicts.are_all_ok());
         // A link that is broken explains the pair that has it.
         let mut results = sound(8);
-        results.links[3].gigabytes_a_second = None;
-        let pair = results.links[3].nodes;
-        for joint in results.joints.iter_mut().filter(|joint| joint.nodes == pair) {
-            (joint.solve, joint.lost) = (None, Some("no answer in time".to_owned()));
-        }
+        let lost = Some("no answer in time".to_owned());
+        results.pairs[3] = Pair { nodes: results.pairs[3].nodes, lost, ..Pair::default() };
         let verdicts = judge(&results, TOLERANCE);
         assert_eq!((states(&results), verdicts.links[0].0), ("oooooooo".to_owned(), 3));
     }
 
     /// Two ranks of a host share memory: their x may have other last bits than that of two hosts.
     #[test]
-    fn teams_on_one_host_are_compared_with_their_like() {
+    fn pairs_on_one_host_are_compared_with_their_like() {
         let mut results = sound(8);
         for (index, node) in results.nodes.iter_mut().enumerate() {
             node.host = format!("n{}/{}", index / 2, index % 2);
         }
-        let hosts = |joint: &Joint| joint.nodes.iter().map(|node| node / 2).collect::<Vec<_>>();
-        let is_shared =
-            |joint: &&mut Joint| joint.nodes.len() == 2 && hosts(joint).is_sorted_by(|a, b| a == b);
-        let shared: Vec<&mut Joint> = results.joints.iter_mut().filter(is_shared).collect();
+        let is_shared = |pair: &&mut Pair| pair.nodes[0] / 2 == pair.nodes[1] / 2;
+        let shared: Vec<&mut Pair> = results.pairs.iter_mut().filter(is_shared).collect();
         assert!(!shared.is_empty(), "two ranks of a host meet");
-        shared.into_iter().for_each(|joint| joint.solve.as_mut().unwrap().x = Some("b".into()));
+        shared.into_iter().for_each(|pair| pair.solve.as_mut().unwrap().x = Some("b".into()));
         assert_eq!(states(&results), "oooooooo");
     }
 
@@ -640,30 +624,30 @@ mod tests {
     #[test]
     fn a_stage_that_is_slow_names_no_link() {
         let mut results = sound(8);
-        results.links.iter_mut().for_each(|link| link.gigabytes_a_second = Some(0.05376));
-        for (link, rate) in results.links[4..7].iter_mut().zip([0.00114, 0.00205, 0.0008]) {
-            link.gigabytes_a_second = Some(rate);
+        results.pairs.iter_mut().for_each(|pair| pair.gigabytes_a_second = Some(0.05376));
+        for (pair, rate) in results.pairs[4..7].iter_mut().zip([0.00114, 0.00205, 0.0008]) {
+            pair.gigabytes_a_second = Some(rate);
         }
         let verdicts = judge(&results, TOLERANCE);
         assert!(verdicts.are_all_ok(), "{verdicts:?}");
         // One link of the stage is much slower still.
-        results.links[4].gigabytes_a_second = Some(1e-5);
+        results.pairs[4].gigabytes_a_second = Some(1e-5);
         assert_eq!(judge(&results, TOLERANCE).links.len(), 1);
     }
 
     #[test]
     fn a_slow_link_differs_from_a_node_whose_links_are_slow() {
         let mut results = sound(8);
-        results.links[3].gigabytes_a_second = Some(0.1);
+        results.pairs[3].gigabytes_a_second = Some(0.1);
         let verdicts = judge(&results, TOLERANCE);
         assert_eq!(states(&results), "oooooooo");
         assert_eq!(verdicts.links.len(), 1);
         let want = "0.100 GB/s, 1 % of 10.0, the median of 12 links";
         assert_eq!(verdicts.links[0], (3, want.to_owned()));
-        for link in results.links.iter_mut().filter(|link| link.nodes.contains(&2)) {
-            link.gigabytes_a_second = Some(0.2);
+        for pair in results.pairs.iter_mut().filter(|pair| pair.nodes.contains(&2)) {
+            pair.gigabytes_a_second = Some(0.2);
         }
-        results.links[3].gigabytes_a_second = Some(10.0);
+        results.pairs[3].gigabytes_a_second = Some(10.0);
         let verdicts = judge(&results, TOLERANCE);
         assert_eq!(verdicts.links, []);
         assert!(verdicts.hosts[2].reasons[0].starts_with("3 of its 3 links are slow; to n"));

@@ -8,7 +8,6 @@ use crate::environment::BlasInfo;
 use crate::environment::bf16::Bf16SelfTest;
 use crate::environment::kernel::named_by;
 use crate::environment::library::RatedBlas;
-use crate::environment::sgemm::SgemmSelfTest;
 use skt_host::core_use::CoreUse;
 use skt_host::counters::Counters;
 use skt_host::counters::processor::Processor;
@@ -57,8 +56,6 @@ pub struct RankFacts {
     /// Nodes of which it may take memory; none if that is not known.
     pub allowed_nodes: Vec<usize>,
     pub threads: usize,
-    /// The kernel of its BLAS, if the library reports it.
-    pub kernel: Option<String>,
     /// What was measured, with all ranks at work.
     pub measured: Option<RankMeasurement>,
 }
@@ -74,8 +71,10 @@ pub struct RankMeasurement {
     pub units_gflops: Option<f64>,
     /// The share of the time during which the threads had a core.
     pub cpu_share: f64,
-    /// The rate of SGEMM, and whether its results are right.
-    pub sgemm: SgemmSelfTest,
+    /// The rate of SGEMM in the fastest call, in Gflop/s.
+    pub sgemm_gflops: f64,
+    /// The share of the time of SGEMM for which the threads had a core.
+    pub sgemm_cpu_share: f64,
     /// The products of bf16 of each library that has such.
     pub bf16: Vec<Bf16SelfTest>,
     /// The clock without vector instructions, in GHz, if this program can measure it.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FindingKind {
-    /// The BLAS uses a kernel that does not fit the processor, or ranks use different ones.
+    /// The BLAS uses a kernel that does not fit the processor.
     BlasKernel,
     FasterBlas,
     /// A control group limits the processor time.
@@ -20,7 +20,6 @@ pub enum FindingKind {
     OtherPrograms,
     BelowPeak,
     SlowSgemm,
-    WrongSgemm,
     Governor,
     ClockCap,
     NoBoost,
@@ -33,9 +32,6 @@ pub enum FindingKind {
     MemoryErrors,
     PowerCounters,
     SlowRank,
-    UnknownName,
-    /// The name of a host means different addresses on different hosts.
-    DifferentName,
     OutOfReach,
 }
 

@@ -1,12 +1,9 @@
 //! Collects the facts of all ranks on rank 0.
 
-use std::collections::BTreeSet;
-
 use serde::{Deserialize, Serialize};
 
 use super::facts::{CalledKernel, HostFacts, RankFacts};
 use super::measure;
-use super::names::{self, View};
 use crate::environment::library::{Products, rated_here};
 use skt_comm::{Comm, CommError, collect};
 use skt_host::core_use::JobPart;
@@ -14,9 +11,6 @@ use skt_host::counters::{Counters, Root};
 use skt_host::placement::{self, HostCpus};
 use skt_solver::blas::library;
 use skt_solver::team::Team;
-
-/// The most names that each host looks up.
-const MAX_NAMES: usize = 256;
 
 /// Where a rank is, for the ranks that share its host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,26 +54,22 @@ pub fn start_team(
     library::start_team(threads, pin).map_err(|why| format!("{threads} threads: {why}"))
 }
 
-/// What rank 0 has: the hosts, and what they know of each other's names.
-pub type Gathered = (Vec<HostFacts>, Vec<View>);
-
 /// What a rank sends to rank 0.
 #[derive(Serialize, Deserialize)]
 struct RankReport {
     /// The host with this rank; its first rank adds what is known of it.
     host: HostFacts,
-    view: Option<View>,
     failed: Option<String>,
 }
 
-/// The facts of all ranks, on rank 0, and what the hosts know of each other's names; `None` on the
-/// other ranks. The inner error is a rank's that cannot measure. `threads` is the number of threads
-/// of a rank; `None` stands for all cores that it may use. Collective.
+/// The facts of all ranks, on rank 0; `None` on the other ranks. The inner error is a rank's that
+/// cannot measure. `threads` is the number of threads of a rank; `None` stands for all cores that it
+/// may use. Collective.
 pub fn gather(
     world: &Comm,
     threads: Option<usize>,
     is_launched: bool,
-) -> Result<Option<Result<Gathered, String>>, CommError> {
+) -> Result<Option<Result<Vec<HostFacts>, String>>, CommError> {
     library::use_one_thread();
     let counters = Counters::read(&Root::this_machine());
     let mask = counters.allowed_cpus.clone();
@@ -108,7 +98,6 @@ pub fn gather(
         mask,
         allowed_nodes: counters.allowed_nodes.clone(),
         threads,
-        kernel: blas.kernel.clone(),
         measured,
     };
     let mut host = HostFacts {
@@ -121,31 +110,26 @@ pub fn gather(
         let blas = Some(CalledKernel::from(&blas));
         host = HostFacts { counters, blas, libraries: rated_here(&Products::default()), ..host };
     }
-    let names: BTreeSet<&String> = places.iter().map(|place| &place.host).collect();
-    let names: Vec<String> = names.into_iter().take(MAX_NAMES).cloned().collect();
-    let has_others = is_first && names.len() > 1;
-    let view = has_others.then(|| names::look_up(&own.host, &names));
-    let all = collect::gather_json(world, &RankReport { host, view, failed }, 0)?;
+    let all = collect::gather_json(world, &RankReport { host, failed }, 0)?;
     Ok(all.map(by_host))
 }
 
-fn by_host(all: Vec<RankReport>) -> Result<Gathered, String> {
-    let (mut hosts, mut views): (Vec<HostFacts>, Vec<View>) = (Vec::new(), Vec::new());
-    for RankReport { host, view, failed } in all {
+fn by_host(all: Vec<RankReport>) -> Result<Vec<HostFacts>, String> {
+    let mut hosts: Vec<HostFacts> = Vec::new();
+    for RankReport { host, failed } in all {
         if let Some(why) = failed {
             return Err(format!(
                 "rank {} ({}) cannot measure: {why}",
                 host.ranks[0].rank, host.host
             ));
         }
-        views.extend(view);
         match hosts.iter_mut().find(|known| known.host == host.host) {
             Some(known) => known.ranks.extend(host.ranks),
             // Its first rank comes first.
             None => hosts.push(host),
         }
     }
-    Ok((hosts, views))
+    Ok(hosts)
 }
 
 /// The facts of a machine of which only the files under `root` are known; nothing is measured.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use skt_host::thread_clock::thread_cpu_seconds;
 
 use super::facts::RankMeasurement;
-use crate::environment::{bf16, selftest, sgemm};
+use crate::environment::{bf16, selftest};
 use skt_host::core_use::{CoreWatch, JobPart};
 use skt_host::counters::{Root, sensors, topology};
 use skt_solver::blas::bf16::libraries;
@@ -41,7 +41,7 @@ pub(crate) fn measure(
     let core_use = watch.used();
     let vector_gigahertz = clock(team, true);
     let units_gflops = peak::gflops_per_core(team);
-    let sgemm = sgemm::run(team, SGEMM_SECONDS)?;
+    let sgemm = selftest::gemm_rates(1e-3f32, team, SGEMM_SECONDS)?;
     let bf16 = libraries()
         .iter()
         .map(|library| bf16::run(library, team, BF16_SECONDS))
@@ -53,7 +53,8 @@ pub(crate) fn measure(
         mean_gflops: rates.mean / threads,
         units_gflops,
         cpu_share: rates.cpu_share,
-        sgemm,
+        sgemm_gflops: sgemm.best / threads,
+        sgemm_cpu_share: sgemm.cpu_share,
         bf16,
         light_gigahertz,
         vector_gigahertz,

@@ -3,15 +3,13 @@
 //! [`facts`] holds what is known of each host and rank, from the counters of
 //! [`skt_host::counters`] and from a measurement of some seconds (`measure`).
 //! [`diagnose`] is pure: from facts to findings. `rules` is the table of what may be wrong with a
-//! host, and compares ranks; [`names`] compares the names of hosts. [`gather`] collects the facts of
-//! all ranks, `doctor --hosts` probes hosts on which no rank runs yet, and [`report`] shows the
-//! result.
+//! host, and compares ranks. [`gather`] collects the facts of all ranks, `doctor --hosts` probes
+//! hosts on which no rank runs yet, and [`report`] shows the result.
 
 pub mod facts;
 pub mod finding;
 pub mod gather;
 mod measure;
-pub mod names;
 pub mod report;
 mod rules;
 
@@ -30,7 +28,6 @@ use skt_host::launcher_rank;
 pub fn diagnose(hosts: &[HostFacts]) -> Vec<Finding> {
     let mut found = joined(hosts.iter().flat_map(rules::for_host));
     found.extend(rules::slow_ranks(hosts));
-    found.extend(rules::mixed_kernels(hosts));
     sort(&mut found);
     found
 }

@@ -51,7 +51,7 @@ impl<'a> DoctorReport<'a> {
             let _ = writeln!(text, "and {more} more host(s)");
         }
         if let Some(hosts) = self.listed_well {
-            let _ = writeln!(text, "{hosts} listed host(s): names, packets and agent well");
+            let _ = writeln!(text, "{hosts} listed host(s): packets and agent well");
         }
         if self.findings.is_empty() {
             text += "nothing found\n";
@@ -98,8 +98,6 @@ fn summary(host: &HostFacts) -> Value {
     let processor = &host.counters.processor;
     let (at_work, threads) = (host.cores_at_work() as f64, host.threads() as f64);
     let scaled = |rate: Option<f64>, times: f64| rate.map(|rate| times * rate);
-    let errors = host.measured().map(|it| it.sgemm.error);
-    let error = errors.reduce(|one, other| one.zip(other).map(|(one, other)| one.max(other)));
     let power = match &host.counters.power {
         Found::Readable(source) => Some(format!("{}, {}", source.name, source.covers)),
         Found::Forbidden(_) | Found::Nothing => None,
@@ -118,8 +116,7 @@ fn summary(host: &HostFacts) -> Value {
         "dgemm_best_gflops": scaled(host.mean(|it| Some(it.best_gflops)), threads),
         "dgemm_mean_gflops": scaled(host.mean(|it| Some(it.mean_gflops)), threads),
         "cpu_share": host.mean(|it| Some(it.cpu_share)),
-        "sgemm_best_gflops": scaled(host.mean(|it| Some(it.sgemm.gflops_per_core)), threads),
-        "sgemm_error": error.flatten(),
+        "sgemm_best_gflops": scaled(host.mean(|it| Some(it.sgemm_gflops)), threads),
         "bf16": host.measured().next().map_or(&[][..], |it| &it.bf16),
         "blas": host.blas.as_ref().map(|it| {
             library::words(&it.library, it.version.as_deref(), it.kernel.as_deref())
@@ -165,13 +162,11 @@ fn host_text(host: &HostFacts) -> String {
         let _ = writeln!(text, "  DGEMM: {mean:.1} Gflop/s over a second{share}, {blas}");
     }
     if let (Some(sgemm), Some(dgemm)) = (number("sgemm_best_gflops"), number("dgemm_best_gflops")) {
-        let is_right = number("sgemm_error").is_some_and(|error| error <= 1.0);
         let _ = writeln!(
             text,
             "  SGEMM: {sgemm:.1} Gflop/s in the fastest call, {:.1} times DGEMM's fastest (about \
-             2 is usual), results {}",
-            sgemm / dgemm,
-            if is_right { "right" } else { "wrong" }
+             2 is usual)",
+            sgemm / dgemm
         );
     }
     for bf16 in host.measured().take(1).flat_map(|it| &it.bf16) {

@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::facts::{CalledKernel, HostFacts, RankFacts, RankMeasurement};
-use super::finding::{Finding, FindingKind as Kind, Gain};
+use super::facts::{CalledKernel, HostFacts, RankFacts};
+use super::finding::{Finding, FindingKind as Kind};
 use crate::environment::kernel::{fitting, is_old, variable, vectors_of};
 use crate::environment::selftest::MIN_OF_PEAK;
 use crate::slow::alike::Alike;
@@ -196,14 +196,6 @@ const RULES: &[Rule] = &[
             );
             hit(measured, 0.9 * units / best, []).filter(|_| best < MIN_OF_PEAK * units)
         },
-    },
-    Rule {
-        kind: Kind::WrongSgemm,
-        what: "SGEMM's results are wrong: the BLAS does not multiply in single precision",
-        remedy: "no settings of the BLAS that lower its precision, or a newer OpenBLAS, BLIS or the \
-                 maker's library for runs of HPL-MxP (docs/user-guide.md, The BLAS); HPL does \
-                 not call SGEMM",
-        test: wrong_sgemm,
     },
     Rule {
         kind: Kind::SlowSgemm,
@@ -618,24 +610,12 @@ fn other_users(host: &HostFacts) -> Option<Hit> {
     hit(measured, 1.0 / left, [what, remedy].map(str::to_owned)).filter(|_| is_found)
 }
 
-fn wrong_sgemm(host: &HostFacts) -> Option<Hit> {
-    let is_wrong = |it: &RankMeasurement| !it.sgemm.is_right();
-    let mut wrong = host.ranks.iter().filter(|it| it.measured.as_ref().is_some_and(is_wrong));
-    let first = wrong.next()?;
-    let error =
-        first.measured.as_ref()?.sgemm.error.map_or("no finite number".to_owned(), |error| {
-            format!("{error:.1} times the largest error of rounding")
-        });
-    let count = 1 + wrong.count();
-    hit(format!("rank {}: {error} ({count} rank(s) in all)", first.rank), None, [])
-}
-
 fn slow_sgemm(host: &HostFacts) -> Option<Hit> {
     /// The least multiple of DGEMM's rate: vectors hold twice as many numbers of single precision.
     const MIN_TIMES: f64 = 1.5;
-    let sgemm = host.mean(|it| Some(it.sgemm.gflops_per_core))?;
+    let sgemm = host.mean(|it| Some(it.sgemm_gflops))?;
     let dgemm = host.mean(|it| Some(it.best_gflops))?;
-    let share = host.mean(|it| Some(it.sgemm.cpu_share))?;
+    let share = host.mean(|it| Some(it.sgemm_cpu_share))?;
     let times = sgemm / dgemm;
     let measured = format!(
         "SGEMM {sgemm:.1} Gflop/s a core, {times:.1} times DGEMM's {dgemm:.1}; a BLAS with kernels \
@@ -665,50 +645,6 @@ pub(crate) fn slow_ranks(hosts: &[HostFacts]) -> Option<Finding> {
     let remedy = "leave these hosts out, or fix what else is found on them";
     let times = Some(most / slowest.max(1e-3));
     (count > 0).then(|| Finding::new(Kind::SlowRank, slow, what, measured, remedy, times))
-}
-
-/// Finds ranks with different kernels of the BLAS on hosts with the same processor: the environment
-/// of some of the ranks names a kernel.
-pub(crate) fn mixed_kernels(hosts: &[HostFacts]) -> Vec<Finding> {
-    let mut alike: BTreeMap<Option<&str>, Vec<&HostFacts>> = BTreeMap::new();
-    for host in hosts {
-        alike.entry(host.counters.processor.name.as_deref()).or_default().push(host);
-    }
-    alike.into_values().filter_map(|hosts| mixed_among(&hosts)).collect()
-}
-
-fn mixed_among(hosts: &[&HostFacts]) -> Option<Finding> {
-    // The rates of the ranks that use a kernel, with their hosts.
-    let mut users: BTreeMap<&str, Vec<(f64, &str)>> = BTreeMap::new();
-    for host in hosts {
-        for rank in &host.ranks {
-            if let (Some(kernel), Some(measured)) = (&rank.kernel, &rank.measured) {
-                users.entry(kernel).or_default().push((measured.best_gflops, &host.host));
-            }
-        }
-    }
-    let mean = |of: &[(f64, &str)]| of.iter().map(|it| it.0).sum::<f64>() / of.len() as f64;
-    let mut users: Vec<_> = users.into_iter().map(|(kernel, of)| (mean(&of), kernel, of)).collect();
-    users.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let [(best, ..), others @ ..] = &users[..] else { return None };
-    let slowest = others.last()?.0;
-    let mut behind: Vec<String> =
-        others.iter().flat_map(|(.., of)| of).map(|(_, host)| (*host).to_owned()).collect();
-    behind.dedup();
-    let words = |(rate, kernel, of): &(f64, &str, Vec<_>)| {
-        format!("{kernel} {rate:.1} Gflop/s a core ({} rank(s))", of.len())
-    };
-    let measured = users.iter().map(words).collect::<Vec<_>>().join(", ");
-    let library = hosts.iter().find_map(|host| Some(host.blas.as_ref()?.library.as_str()));
-    let name = library.and_then(variable).unwrap_or("its variable");
-    let remedy = format!(
-        "the same BLAS and environment for all ranks: unset {name} (also in shell profiles), or \
-         give each rank the same value (Open MPI: mpirun -x {name})"
-    );
-    let what = "ranks use different kernels of the BLAS on one processor";
-    let gain = Some(Gain { times: best / slowest.max(1e-3), is_measured: true });
-    let found = Finding::new(Kind::BlasKernel, behind, what, measured, remedy, None);
-    Some(Finding { gain, ..found })
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ pub mod kernel;
 pub mod library;
 pub mod preflight;
 pub mod selftest;
-pub mod sgemm;
 
 use serde::Serialize;
 

@@ -63,7 +63,7 @@ fn order_within(budget_seconds: f64) -> usize {
 
 /// The rates of GEMM as [`dgemm_gflops`] measures them, on operands of which all elements have this
 /// `value`.
-pub(super) fn gemm_rates<T: Element>(
+pub(crate) fn gemm_rates<T: Element>(
     value: T,
     team: &Team,
     budget_seconds: f64,

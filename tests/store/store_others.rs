@@ -37,7 +37,7 @@ fn name() -> SegmentName {
 }
 
 /// All that a store can do with [`name`] is refused, with a text that begins and ends so.
-fn is_refused(store: &dyn Store, begin: &str, why: &str) {
+fn is_refused(store: &(dyn Store + Send + Sync), begin: &str, why: &str) {
     let refused = [
         store.attach(&name()).map(|_| ()),
         store.peek(&name(), &mut []).map(|_| ()),

@@ -259,9 +259,19 @@ pub fn cores_in(cpus: &[Cpu], mask: &[usize]) -> Vec<usize> {
     cores.into_values().collect()
 }
 
-/// A list of CPUs as text: `0,1,4`.
-pub fn list(cpus: &[usize]) -> String {
-    cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+/// A list of numbers as text, with ranges: `0-3,8`.
+pub fn list(numbers: impl IntoIterator<Item = usize>) -> String {
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => ranges.push((number, number)),
+        }
+    }
+    let word = |&(first, last): &(usize, usize)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
+    ranges.iter().map(word).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
@@ -372,6 +382,12 @@ mod tests {
         let cpus = machine(1, 8);
         let masks = [vec![0, 1, 2, 3], vec![2, 3, 4, 5]];
         assert_eq!(plan(&cpus, &masks, 0, 1), CpuPlacement::Leave(WhyNot::Overlap));
+    }
+
+    #[test]
+    fn lists_have_ranges() {
+        assert_eq!(list([0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
+        assert_eq!(list([]), "");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use skt_host::core_use::CoreUse;
 use skt_host::counters::power::Found;
 use skt_host::counters::processor::Vectors;
 use skt_host::counters::sensors::CpuClock;
-use skt_host::placement::SAME_KIND;
+use skt_host::placement::{SAME_KIND, list};
 use skt_host::shown::shell_quoted;
 use skt_host::starter::Starter;
 
@@ -246,21 +246,6 @@ pub(crate) fn for_host(host: &HostFacts) -> Vec<Finding> {
         found.push(Finding::new(*kind, hosts, what, measured, remedy, times));
     }
     found
-}
-
-/// A list of numbers as text, with ranges: `0-3,8`.
-fn list(numbers: impl IntoIterator<Item = usize>) -> String {
-    let mut ranges: Vec<(usize, usize)> = Vec::new();
-    for number in numbers {
-        match ranges.last_mut() {
-            Some((_, last)) if *last + 1 == number => *last = number,
-            _ => ranges.push((number, number)),
-        }
-    }
-    let word = |&(first, last): &(usize, usize)| {
-        if first == last { first.to_string() } else { format!("{first}-{last}") }
-    };
-    ranges.iter().map(word).collect::<Vec<_>>().join(",")
 }
 
 #[derive(Default)]
@@ -645,15 +630,4 @@ pub(crate) fn slow_ranks(hosts: &[HostFacts]) -> Option<Finding> {
     let remedy = "leave these hosts out, or fix what else is found on them";
     let times = Some(most / slowest.max(1e-3));
     (count > 0).then(|| Finding::new(Kind::SlowRank, slow, what, measured, remedy, times))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_have_ranges() {
-        assert_eq!(list([0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
-        assert_eq!(list([]), "");
-    }
 }

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
 
-use super::selftest::{self, DEPTH, ORDER};
+use super::selftest::{self, Clock, DEPTH, ORDER, call_rates, operations};
 use skt_solver::blas::bf16::{Bf16, Bf16Library};
 use skt_solver::blas::library::NoWorkSpace;
 use skt_solver::blas::{Bf16Products, MatMut, MatRef, RoundedProducts};
@@ -114,7 +114,8 @@ fn best_gflops(
     };
     let doubles =
         (FLOATS * size_of::<f32>() + DEPTH * ORDER * size_of::<Bf16>()) / size_of::<f64>();
-    Ok(selftest::product_rates(team, budget_seconds, doubles, begin, multiply)?.best)
+    let flops = operations(ORDER, &[DEPTH]);
+    Ok(call_rates(Clock::Wall, team, budget_seconds, doubles, begin, multiply, flops)?.best)
 }
 
 /// The largest error of an element of a product ([`Sample::error`]).

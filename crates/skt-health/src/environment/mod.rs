@@ -78,7 +78,7 @@ impl Environment {
             notes.push(format!(
                 "helpers  : cpu {} on the host of rank 0: kept from the solver, for encoding and \
                  writing images",
-                placement::list(&self.helper_cpus)
+                placement::list(self.helper_cpus.iter().copied())
             ));
         }
         notes

@@ -73,7 +73,7 @@ pub(crate) fn gemm_rates<T: Element>(
 
 /// The clock by which rates are measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Clock {
+pub(super) enum Clock {
     Wall,
     Processor,
 }
@@ -123,7 +123,7 @@ fn depths_or_default(depths: &[usize]) -> &[usize] {
 }
 
 /// The operations of products of these depths, with `order` rows and columns.
-fn operations(order: usize, depths: &[usize]) -> f64 {
+pub(super) fn operations(order: usize, depths: &[usize]) -> f64 {
     (2 * order * order * depths.iter().sum::<usize>()) as f64
 }
 
@@ -165,22 +165,9 @@ pub fn read_bytes_per_second<T: Element>(
     Ok(1e9 * call_rates(Clock::Wall, team, 0.0, doubles, begin, read, bytes)?.best)
 }
 
-/// The rates of products of [`ORDER`] and [`DEPTH`]: `multiply` computes one in the memory of its
-/// thread, `doubles` doubles that `begin` has written.
-pub(super) fn product_rates(
-    team: &Team,
-    budget_seconds: f64,
-    doubles: usize,
-    begin: impl Fn(&mut [f64]) + Sync,
-    multiply: impl Fn(&mut [f64]) + Sync,
-) -> Result<Rates, NoWorkSpace> {
-    let flops = operations(ORDER, &[DEPTH]);
-    call_rates(Clock::Wall, team, budget_seconds, doubles, begin, multiply, flops)
-}
-
 /// The rates of calls of `call` in the memory of its thread, `doubles` doubles that `begin` has
 /// written. A call does `operations` of what the rates are to be of.
-fn call_rates(
+pub(super) fn call_rates(
     clock: Clock,
     team: &Team,
     budget_seconds: f64,

@@ -93,29 +93,25 @@ const PLAUSIBLE: std::ops::RangeInclusive<f64> = 1.0..=150.0;
 /// The hottest sensor of a processor, or of all sensors where none is known to be a processor's, in
 /// degrees Celsius; `None` where there is no sensor, as on most virtual machines.
 pub fn hottest_celsius(root: &Root) -> Option<f64> {
-    const MONITORS: &str = "sys/class/hwmon";
+    /// The folders of sensors, and how the names of files with a temperature begin and end.
+    const MONITORS: [[&str; 3]; 2] =
+        [["sys/class/hwmon", "temp", "_input"], ["sys/class/thermal", "temp", "temp"]];
     /// Drivers of the sensors in processors: Intel, AMD, AMD before 2017, Ampere and others.
     const PROCESSORS: [&str; 4] = ["coretemp", "k10temp", "k8temp", "cpu_thermal"];
-    let (mut of_processors, mut of_all) = (Vec::new(), Vec::new());
-    for monitor in root.names(MONITORS) {
-        let name = root.text(&format!("{MONITORS}/{monitor}/name")).unwrap_or_default();
-        let files = root.names(&format!("{MONITORS}/{monitor}"));
-        let inputs =
-            files.iter().filter(|file| file.starts_with("temp") && file.ends_with("_input"));
-        let found: Vec<f64> = inputs
-            .filter_map(|file| celsius(root, &format!("{MONITORS}/{monitor}/{file}")))
-            .collect();
-        if PROCESSORS.contains(&name.as_str()) {
-            of_processors.extend(&found);
+    // Those of processors are greater than all others.
+    let mut hottest: Option<(bool, f64)> = None;
+    for [folder, begin, end] in MONITORS {
+        for monitor in root.names(folder).iter().map(|name| format!("{folder}/{name}")) {
+            let name = root.text(&format!("{monitor}/name"));
+            let is_processor = name.is_some_and(|name| PROCESSORS.contains(&name.as_str()));
+            let files = root.names(&monitor);
+            let inputs = files.iter().filter(|it| it.starts_with(begin) && it.ends_with(end));
+            let found = inputs.filter_map(|it| celsius(root, &format!("{monitor}/{it}")));
+            let all = found.map(|celsius| (is_processor, celsius)).chain(hottest);
+            hottest = all.reduce(|a, b| if a > b { a } else { b });
         }
-        of_all.extend(found);
     }
-    const ZONES: &str = "sys/class/thermal";
-    let zones = root.names(ZONES);
-    let zones = zones.iter().filter(|zone| zone.starts_with("thermal_zone"));
-    of_all.extend(zones.filter_map(|zone| celsius(root, &format!("{ZONES}/{zone}/temp"))));
-    let sensors = if of_processors.is_empty() { of_all } else { of_processors };
-    sensors.into_iter().reduce(f64::max)
+    hottest.map(|(_, celsius)| celsius)
 }
 
 /// A plausible reading of a file in thousandths of a degree.

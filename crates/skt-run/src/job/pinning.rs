@@ -243,7 +243,7 @@ impl Pinning {
         match &self.plan.solver {
             None => "not pinned: the system does not report which processors there are".into(),
             Some(CpuPlacement::Pin(cpus)) => {
-                let list = placement::list(cpus);
+                let list = placement::list(cpus.iter().copied());
                 format!("each thread to its own core; rank 0 to cpu {list}")
             }
             Some(CpuPlacement::Leave(why)) => why.to_string(),

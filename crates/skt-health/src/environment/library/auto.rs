@@ -16,9 +16,9 @@ use skt_solver::blas::load::{NAMES, file_names};
 use skt_solver::blas::{check, library, load};
 
 use super::decision::{ROUNDS, RatedBlas, TriedBlas, flaw};
-use super::process::{STARTS, TrialProcess};
-use super::trial::{Answer, Line, RATE_SECONDS, Refusal};
-use super::{BUILT_IN, LibraryId, MAX_TIMES_PLAIN, Products, patience};
+use super::process::TrialProcess;
+use super::trial::{Line, RATE_SECONDS, Refusal};
+use super::{BUILT_IN, LibraryId, MAX_TIMES_PLAIN, Products};
 use crate::environment::selftest;
 
 /// The value of `--blas` by which the program chooses.
@@ -182,8 +182,10 @@ impl State {
         // The files that are tried already.
         let mut files: Vec<String> = Vec::new();
         for name in names {
-            let (files_of, refused, process) = match try_one(&name, products, &files) {
+            let tried = TrialProcess::run(&name, false, products, &files);
+            let (files_of, refused, process) = match tried {
                 Ok((answer, process)) => {
+                    answer.set_kernel();
                     files.extend(answer.path);
                     (answer.files, None, Some((answer.name, process)))
                 }
@@ -194,25 +196,6 @@ impl State {
             self.known.tried.push(TriedBlas { id, refused });
             self.processes.push(process);
         }
-    }
-}
-
-/// Tries a library, unless it is one of the `known` files.
-fn try_one(
-    name: &str,
-    products: &Products,
-    known: &[String],
-) -> Result<(Answer, TrialProcess), Refusal> {
-    let refused = |why: String| Refusal { why, is_no_other: false };
-    let process = TrialProcess::start(name, false, products, known);
-    let mut process = process.map_err(|why| refused(format!("its trial cannot start: {why}")))?;
-    match process.answer(patience(name, &products.depths), STARTS).map_err(refused)? {
-        Line::Passed(answer) => {
-            answer.set_kernel();
-            Ok((answer, process))
-        }
-        Line::Refused(refusal) => Err(refusal),
-        Line::Step(_) | Line::Rate(_) => Err(refused("its trial gives no result".to_owned())),
     }
 }
 

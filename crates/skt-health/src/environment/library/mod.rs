@@ -30,8 +30,8 @@ pub(crate) use auto::rated_here;
 pub use auto::{AUTO, AutoTrials, BlasChoice, KnownBlas};
 pub use decision::{ROUNDS, RatedBlas, TriedBlas, fastest, on_all};
 pub use files::{CalledBlas, LibraryFiles};
-use process::{STARTS, TrialProcess};
-use trial::{Answer, Line};
+use process::TrialProcess;
+use trial::Answer;
 
 /// The variable that names a library as `--blas` does.
 pub const VARIABLE: &str = "SKT_HPL_BLAS";
@@ -239,14 +239,9 @@ fn load_after_trial(wanted: &str, products: &Products) -> Result<LibraryFiles, S
 }
 
 fn try_in_child(wanted: &str, by_default: bool, products: &Products) -> Result<Answer, String> {
-    let patience = patience(wanted, &products.depths);
-    let process = TrialProcess::start(wanted, by_default, products, &[]);
-    let mut process = process.map_err(|why| format!("its trial cannot be started: {why}"))?;
-    match process.answer(patience, STARTS)? {
-        Line::Passed(answer) => process.end(patience).map(|()| answer),
-        Line::Refused(refusal) => Err(refusal.why),
-        Line::Step(_) | Line::Rate(_) => Err("its trial gives no result".to_owned()),
-    }
+    let passed = TrialProcess::run(wanted, by_default, products, &[]);
+    let (answer, mut process) = passed.map_err(|refusal| refusal.why)?;
+    process.end(patience(wanted, &products.depths)).map(|()| answer)
 }
 
 /// How long a trial may take, by what this machine does now.

@@ -10,13 +10,13 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use skt_host::child;
 use skt_host::waits::{self, Announced};
 
-use super::trial::{Answer, Line};
-use super::{Products, remembered};
+use super::trial::{Answer, Line, Refusal};
+use super::{Products, patience, remembered};
 
 /// How long the process of a trial may take to end, after which it is killed.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 
-pub(super) const STARTS: &str = "it starts";
+const STARTS: &str = "it starts";
 
 /// The process of a trial. Once the library has passed, it stays until it is dropped, and measures
 /// the library's rate when asked to.
@@ -33,9 +33,25 @@ pub(super) struct TrialProcess {
 }
 
 impl TrialProcess {
-    /// Starts the trial of the library `wanted`, or of what is preloaded if that is called
-    /// `by_default`. One of the files `known` is refused as known.
-    pub(super) fn start(
+    /// Tries the library `wanted`, or what is preloaded if that is called `by_default`. One of the
+    /// files `known` is refused as known.
+    pub(super) fn run(
+        wanted: &str,
+        by_default: bool,
+        products: &Products,
+        known: &[String],
+    ) -> Result<(Answer, Self), Refusal> {
+        let refused = |why: String| Refusal { why, is_no_other: false };
+        let process = Self::start(wanted, by_default, products, known);
+        let mut process = process.map_err(|why| refused(format!("its trial fails: {why}")))?;
+        match process.answer(patience(wanted, &products.depths), STARTS).map_err(refused)? {
+            Line::Passed(answer) => Ok((answer, process)),
+            Line::Refused(refusal) => Err(refusal),
+            Line::Step(_) | Line::Rate(_) => Err(refused("its trial gives no result".to_owned())),
+        }
+    }
+
+    fn start(
         wanted: &str,
         by_default: bool,
         products: &Products,
@@ -155,7 +171,6 @@ fn answer_in(
 
 #[cfg(test)]
 mod tests {
-    use super::super::trial::Refusal;
     use super::*;
 
     fn answer(status: Option<i32>, printed: &str) -> Result<Line, String> {

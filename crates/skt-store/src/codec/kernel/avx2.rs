@@ -60,17 +60,4 @@ fn times(factor: &Factor, x: Vector) -> Vector {
     _mm256_xor_si256(low, _mm256_shuffle_epi8(factor.high, high))
 }
 
-#[target_feature(enable = "avx2")]
-#[inline]
-fn real_factor(c: f64) -> __m256d {
-    _mm256_set1_pd(c)
-}
-
-#[target_feature(enable = "avx2")]
-#[inline]
-fn add_real(sum: Vector, factor: __m256d, x: Vector) -> Vector {
-    let product = _mm256_mul_pd(factor, _mm256_castsi256_pd(x));
-    _mm256_castpd_si256(_mm256_add_pd(_mm256_castsi256_pd(sum), product))
-}
-
 super::vectors::operations!("avx2", "avx2");

@@ -60,17 +60,4 @@ fn times(matrix: &Vector, x: Vector) -> Vector {
     _mm512_gf2p8affine_epi64_epi8::<0>(x, *matrix)
 }
 
-#[target_feature(enable = "avx512f")]
-#[inline]
-fn real_factor(c: f64) -> __m512d {
-    _mm512_set1_pd(c)
-}
-
-#[target_feature(enable = "avx512f")]
-#[inline]
-fn add_real(sum: Vector, factor: __m512d, x: Vector) -> Vector {
-    let product = _mm512_mul_pd(factor, _mm512_castsi512_pd(x));
-    _mm512_castpd_si512(_mm512_add_pd(_mm512_castsi512_pd(sum), product))
-}
-
 super::vectors::operations!("avx512-gfni", "avx512f,avx512bw,gfni");

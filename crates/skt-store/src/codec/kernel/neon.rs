@@ -59,19 +59,4 @@ fn times(&[low, high]: &Factor, x: Vector) -> Vector {
     })
 }
 
-#[target_feature(enable = "neon")]
-#[inline]
-fn real_factor(c: f64) -> float64x2_t {
-    vdupq_n_f64(c)
-}
-
-#[target_feature(enable = "neon")]
-#[inline]
-fn add_real(sum: Vector, factor: float64x2_t, x: Vector) -> Vector {
-    from_fn(|i| {
-        let product = vmulq_f64(factor, vreinterpretq_f64_u8(x[i]));
-        vreinterpretq_u8_f64(vaddq_f64(vreinterpretq_f64_u8(sum[i]), product))
-    })
-}
-
 super::vectors::operations!("neon", "neon");

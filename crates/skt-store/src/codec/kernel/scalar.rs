@@ -15,6 +15,7 @@ fn products(c: u8) -> [u8; 256] {
 ///
 /// # Safety
 /// `bytes` must be readable at `src` and writable at `out`; the two must not overlap.
+#[inline(always)]
 pub(super) unsafe fn xor(src: *const u8, out: *mut u8, bytes: usize) {
     let words = bytes / 8;
     for i in 0..words {
@@ -69,6 +70,7 @@ pub(super) unsafe fn gf_mul(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
 ///
 /// # Safety
 /// The conditions of [`xor`], and `bytes` is a multiple of 8.
+#[inline(always)]
 pub(super) unsafe fn real_fma(c: f64, src: *const u8, out: *mut u8, bytes: usize) {
     for i in 0..bytes / 8 {
         // SAFETY: i * 8 + 8 <= bytes.

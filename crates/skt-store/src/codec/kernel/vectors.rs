@@ -6,11 +6,10 @@
 /// Vector, load, store          whole vectors of bytes, wherever they lie
 /// add(a, b)                    sum over bits
 /// Factor, factor(c), times     product of a byte with each byte of a vector
-/// real_factor(c), add_real     sum with the product of a double with each double, the
-///                              product rounded, then the sum
 /// ```
 ///
-/// The plain kernel does the bytes after the last whole vector.
+/// The plain kernel does the bytes after the last whole vector; its loops over bits and doubles become
+/// such vectors when they are compiled for the processor.
 macro_rules! operations {
     ($name:literal, $features:literal) => {
         /// The operations with these vectors, for processors that have them.
@@ -42,11 +41,8 @@ macro_rules! operations {
         /// The conditions of [`update`].
         #[target_feature(enable = $features)]
         unsafe fn xor(src: *const u8, out: *mut u8, bytes: usize) {
-            // SAFETY: the caller's conditions; whole <= bytes.
-            unsafe {
-                let whole = update(src, out, bytes, |sum, x| add(sum, x));
-                scalar::xor(src.add(whole), out.add(whole), bytes - whole)
-            }
+            // SAFETY: the caller's conditions.
+            unsafe { scalar::xor(src, out, bytes) }
         }
 
         /// # Safety
@@ -78,12 +74,8 @@ macro_rules! operations {
         /// The conditions of [`scalar::real_fma`], on a processor with these vectors.
         #[target_feature(enable = $features)]
         unsafe fn real_fma(c: f64, src: *const u8, out: *mut u8, bytes: usize) {
-            let factor = real_factor(c);
-            // SAFETY: the caller's conditions; whole <= bytes.
-            unsafe {
-                let whole = update(src, out, bytes, |sum, x| add_real(sum, factor, x));
-                scalar::real_fma(c, src.add(whole), out.add(whole), bytes - whole)
-            }
+            // SAFETY: the caller's conditions.
+            unsafe { scalar::real_fma(c, src, out, bytes) }
         }
     };
 }

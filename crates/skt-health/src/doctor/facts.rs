@@ -90,6 +90,22 @@ pub struct RankMeasurement {
 }
 
 impl HostFacts {
+    /// A host whose ranks may use the CPUs `masks`, with `threads` threads each, and as much memory
+    /// as this process.
+    pub(crate) fn new(
+        host: &str,
+        counters: Counters,
+        masks: &[Vec<usize>],
+        threads: usize,
+    ) -> Self {
+        let rank = |(rank, mask): (usize, &Vec<usize>)| {
+            let (mask, allowed_nodes) = (mask.clone(), counters.allowed_nodes.clone());
+            RankFacts { rank, mask, allowed_nodes, threads, measured: None }
+        };
+        let ranks = masks.iter().enumerate().map(rank).collect();
+        Self { host: host.to_owned(), counters, ranks, ..Self::default() }
+    }
+
     pub(crate) fn threads(&self) -> usize {
         self.ranks.iter().map(|rank| rank.threads).sum()
     }

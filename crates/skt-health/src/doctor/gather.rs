@@ -137,8 +137,5 @@ pub fn from_tree(root: &Root, host: &str) -> HostFacts {
     let counters = Counters::read(root);
     let mask = counters.allowed_cpus.clone();
     let threads = placement::cores_in(&counters.cpus, &mask).len();
-    let allowed_nodes = counters.allowed_nodes.clone();
-    let rank = RankFacts { mask, allowed_nodes, threads, ..RankFacts::default() };
-    let (host, ranks) = (host.to_owned(), vec![rank]);
-    HostFacts { host, counters, ranks, ..HostFacts::default() }
+    HostFacts::new(host, counters, &[mask], threads)
 }

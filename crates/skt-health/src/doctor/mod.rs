@@ -17,7 +17,7 @@ mod rules;
 mod tests;
 
 use crate::environment::BlasInfo;
-use facts::{HostFacts, RankFacts};
+use facts::HostFacts;
 use finding::{Finding, FindingKind};
 use report::host_words;
 use skt_host::counters::{Counters, Root};
@@ -72,23 +72,16 @@ pub fn at_start(
 ) -> Vec<Finding> {
     use FindingKind::{HugePages, NoBoost, PowerCounters, SharedCores, TooFewCores};
     let counters = Counters::read(&Root::this_machine());
-    let rank = |(rank, mask): (usize, &Vec<usize>)| RankFacts {
-        rank,
-        mask: mask.clone(),
-        allowed_nodes: if rank == 0 { counters.allowed_nodes.clone() } else { Vec::new() },
-        threads,
-        ..RankFacts::default()
-    };
-    let mut found = rules::for_host(&HostFacts {
-        host: host.to_owned(),
-        ranks: masks.iter().enumerate().map(rank).collect(),
-        counters,
+    let mut facts = HostFacts {
         blas: Some(blas.into()),
         is_launched: launcher_rank::is_launched(),
         idle_cores,
         start_gflops: units.map(|units| (rate, units)),
-        ..HostFacts::default()
-    });
+        ..HostFacts::new(host, counters, masks, threads)
+    };
+    // What memory the others may take is not known here.
+    facts.ranks.iter_mut().skip(1).for_each(|rank| rank.allowed_nodes.clear());
+    let mut found = rules::for_host(&facts);
     // A run's own setup reports ranks that share cores, and the others cost little in most runs.
     let left_out = [SharedCores, TooFewCores, HugePages, NoBoost, PowerCounters];
     found.retain(|finding| !left_out.contains(&finding.kind));

@@ -2,7 +2,7 @@
 //! found where all is well.
 
 use super::diagnose;
-use super::facts::{CalledKernel, HostFacts, RankFacts, RankMeasurement};
+use super::facts::{CalledKernel, HostFacts, RankMeasurement};
 use super::finding::Finding;
 use super::finding::FindingKind::{self, *};
 use super::report::DoctorReport;
@@ -54,14 +54,8 @@ fn clocks(tree: &Tree, cpus: usize, governor: &str, driver: &str, megahertz: [u3
 }
 
 fn with(tree: &Tree, masks: &[Vec<usize>], threads: usize) -> HostFacts {
-    let counters = Counters::read(&tree.root());
-    let allowed_nodes = &counters.allowed_nodes;
-    let rank = |(rank, mask): (usize, &Vec<usize>)| {
-        let (mask, allowed_nodes) = (mask.clone(), allowed_nodes.clone());
-        RankFacts { rank, mask, allowed_nodes, threads, ..RankFacts::default() }
-    };
-    let ranks = masks.iter().enumerate().map(rank).collect();
-    HostFacts { host: "n1".into(), counters, ranks, is_launched: true, ..HostFacts::default() }
+    let host = HostFacts::new("n1", Counters::read(&tree.root()), masks, threads);
+    HostFacts { is_launched: true, ..host }
 }
 
 /// A rank for each of the first CPUs.

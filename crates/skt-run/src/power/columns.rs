@@ -2,9 +2,7 @@
 
 use skt_host::shown::shown;
 
-use super::fields::{
-    Field, LineError, Measure, Separator, Unit, fields, header_separator, is_blank, unit,
-};
+use super::fields::{Field, LineError, Measure, Unit, fields, is_blank, separator, unit};
 
 /// What the values of a column are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,10 +76,10 @@ pub(super) struct ValueColumn {
 }
 
 /// The columns of the lines.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Columns {
     /// `None` without a header: then each line has its own.
-    pub separator: Option<Separator>,
+    pub separator: Option<char>,
     pub count: usize,
     /// The column of dates, if times of day are in another.
     pub date: Option<usize>,
@@ -97,51 +95,45 @@ pub(super) struct Columns {
     pub has_accelerators_only: bool,
 }
 
+/// A column as a header names it.
+struct Named<'a> {
+    field: Field<'a>,
+    /// In lower case, without the unit.
+    name: String,
+    has: Option<Has>,
+    /// The unit as it is written.
+    written: Option<&'a str>,
+    /// The unit, also that of the table or of the name.
+    unit: Option<Unit>,
+}
+
 impl Columns {
     /// The columns of lines without a header, such as this one: of Cray's `pm_counters`, of `perf
     /// stat -I`, else a time and a power.
-    pub(super) fn without_header(line: &str, separator: Separator) -> Self {
-        let fields = fields(line, separator);
-        let measures = |index: usize, measure: Measure| {
-            let unit = unit(fields.get(index)?.number_and_unit().1)?;
-            (unit.measure == measure).then_some(index)
-        };
-        let power = ValueColumn { index: 1, kind: Kind::Power, unit: None, needs_unit: false };
-        let plain = Self {
-            separator: None,
-            count: 2,
-            date: None,
-            time: 0,
-            unit_seconds: None,
-            values: vec![power],
-            sensors: Vec::new(),
-            line: String::new(),
-            has_accelerators_only: false,
-        };
-        let event = fields.iter().position(|field| field.text.starts_with(PERF));
-        if let Some(event) = event.filter(|event| *event > 1) {
-            let is_apart = unit(fields[event - 1].text).is_some();
-            let index = if is_apart { event - 2 } else { event - 1 };
-            let unit = Some(Unit::JOULE);
-            let value = ValueColumn { index, kind: Kind::Interval, unit, needs_unit: false };
+    pub(super) fn without_header(line: &str) -> Self {
+        let mark = separator(line, false);
+        let fields = fields(line, mark);
+        let measure = |index: usize| Some(unit(fields.get(index)?.number_and_unit().1)?.measure);
+        let value = |index, kind, unit| vec![ValueColumn { index, kind, unit, needs_unit: false }];
+        let plain = Self { count: 2, values: value(1, Kind::Power, None), ..Self::default() };
+        let event = fields.iter().position(|field| field.text.starts_with(PERF)).unwrap_or(0);
+        let is_apart = event > 0 && unit(fields[event - 1].text).is_some();
+        let index = event.saturating_sub(1 + usize::from(is_apart));
+        if index > 0 {
             // A socket and its number of counters may be between the time and the energy.
             let sensors = (index > 1).then_some(1).into_iter().chain([event]).collect();
-            let count = fields.len();
-            return Self {
-                separator: Some(separator),
-                count,
-                values: vec![value],
-                sensors,
-                ..plain
-            };
+            let values = value(index, Kind::Interval, Some(Unit::JOULE));
+            return Self { separator: Some(mark), count: fields.len(), values, sensors, ..plain };
         }
-        let measured = measures(0, Measure::Power).or(measures(0, Measure::Energy));
-        if let (Some(index), Some(time), 2) = (measured, measures(1, Measure::Time), fields.len()) {
-            let is_power = measures(0, Measure::Power).is_some();
-            let kind = if is_power { Kind::Power } else { Kind::Counter };
-            return Self { time, values: vec![ValueColumn { index, kind, ..power }], ..plain };
+        let kind = match measure(0) {
+            Some(Measure::Power) => Kind::Power,
+            Some(Measure::Energy) => Kind::Counter,
+            _ => return plain,
+        };
+        if fields.len() != 2 || measure(1) != Some(Measure::Time) {
+            return plain;
         }
-        plain
+        Self { time: 1, values: value(0, kind, None), ..plain }
     }
 
     /// Whether a line has as many fields.
@@ -170,26 +162,21 @@ impl Columns {
 
     /// The columns that a header names, of values those in `chosen` if there are any.
     pub(super) fn from_header(line: &str, chosen: &[String]) -> Result<Self, LineError> {
-        let separator = header_separator(line);
-        let fields = fields(line, separator);
-        let (mut times, mut date, mut sensors) = (Vec::new(), None, Vec::new());
-        for (index, field) in fields.iter().enumerate() {
-            if field.text.contains('"') {
-                return Err(bad(field, "quotes are only around a whole field"));
-            }
-            match row(field).map(|(has, _)| has) {
-                Some(Has::Date) => date = Some(index),
-                Some(Has::Sensor) => sensors.push(index),
-                Some(Has::Time) => times.push(index),
-                _ => {}
-            }
+        let mark = separator(line, true);
+        let all: Vec<Named> = fields(line, mark).into_iter().map(Named::new).collect();
+        if let Some(quoted) = all.iter().find(|column| column.field.text.contains('"')) {
+            return Err(quoted.bad("quotes are only around a whole field"));
         }
+        let with = |has: Has| -> Vec<usize> {
+            (0..all.len()).filter(|&index| all[index].has == Some(has)).collect()
+        };
+        let (mut dates, times, sensors) = (with(Has::Date), with(Has::Time), with(Has::Sensor));
         if let [_, second, ..] = times[..] {
-            return Err(bad(&fields[second], "a second column of times"));
+            return Err(all[second].bad("a second column of times"));
         }
-        let values = values(&fields, chosen)?;
+        let values = values(&all, chosen)?;
         // A column of dates alone has whole times.
-        let time = times.first().copied().or_else(|| date.take());
+        let time = times.first().copied().or_else(|| dates.pop());
         let Some(time) = time.filter(|_| !values.is_empty()) else {
             let what = match values[..] {
                 [] => {
@@ -197,30 +184,24 @@ impl Columns {
                 }
                 _ => "a header without a column of times, named `time`",
             };
-            let column = fields.first().map_or(1, |field| field.column);
+            let column = all.first().map_or(1, |column| column.field.column);
             return Err(LineError { column, what: what.to_owned() });
         };
-        let seconds = |text: &str| unit(text).filter(|unit| unit.measure == Measure::Time);
-        let unit_seconds = match name_and_unit(fields[time].text).1 {
-            Some(text) => Some(
-                seconds(text)
-                    .ok_or_else(|| bad(&fields[time], "the unit of time is s, ms, us or ns"))?
-                    .size,
-            ),
-            None => None,
-        };
-        let lower = |index: usize| name_and_unit(fields[index].text).0.to_ascii_lowercase();
-        let of_gpus = sensors.iter().any(|&index| lower(index).starts_with("gpu"));
-        let is_of_accelerators = |column: &ValueColumn| {
-            let name = lower(column.index);
+        let unit = all[time].unit.filter(|unit| unit.measure == Measure::Time);
+        if all[time].written.is_some() && unit.is_none() {
+            return Err(all[time].bad("the unit of time is s, ms, us or ns"));
+        }
+        let of_gpus = sensors.iter().any(|&index| all[index].name.starts_with("gpu"));
+        let is_of_accelerators = |value: &ValueColumn| {
+            let name = &all[value.index].name;
             of_gpus || name.starts_with(NVIDIA_SMI) || name == AMD_SMI
         };
         Ok(Self {
-            separator: Some(separator),
-            count: fields.len(),
-            date,
+            separator: Some(mark),
+            count: all.len(),
+            date: dates.pop(),
             time,
-            unit_seconds,
+            unit_seconds: unit.map(|unit| unit.size),
             has_accelerators_only: values.iter().all(is_of_accelerators),
             values,
             sensors,
@@ -229,107 +210,91 @@ impl Columns {
     }
 }
 
-/// The row of the table that has the name of a column.
-fn row(field: &Field<'_>) -> Option<(Has, Option<Unit>)> {
-    let name = name_and_unit(field.text).0.to_ascii_lowercase();
-    let (has, unit, _) =
-        TABLE.iter().find(|(.., names)| names.split('|').any(|known| known == name))?;
-    Some((*has, *unit))
-}
-
-fn bad(field: &Field<'_>, what: &str) -> LineError {
-    LineError { column: field.column, what: format!("`{}`: {what}", shown(field.text)) }
-}
-
 /// The columns of values: those `chosen`, else the one of power or, without any, of energy.
-fn values(fields: &[Field<'_>], chosen: &[String]) -> Result<Vec<ValueColumn>, LineError> {
+fn values(all: &[Named], chosen: &[String]) -> Result<Vec<ValueColumn>, LineError> {
+    let with = |is_wanted: &dyn Fn(&Named) -> bool| -> Vec<usize> {
+        (0..all.len()).filter(|&index| is_wanted(&all[index])).collect()
+    };
     let mut indices = Vec::new();
     for wanted in chosen {
-        let is_wanted = |field: &Field<'_>| {
-            let names = [field.text, name_and_unit(field.text).0];
+        let is_wanted = |column: &Named| {
+            let names = [column.field.text, &column.name];
             names.iter().any(|name| name.eq_ignore_ascii_case(wanted))
         };
-        let mut found = (0..fields.len()).filter(|&index| is_wanted(&fields[index]));
-        let (Some(index), None) = (found.next(), found.next()) else {
+        let [index] = with(&is_wanted)[..] else {
             let what = format!("not one column has the name `{}` (--power-column)", shown(wanted));
             return Err(LineError { column: 1, what });
         };
         indices.push(index);
     }
-    let is_power = |&index: &usize| {
-        matches!(row(&fields[index]), Some((Has::Value(Kind::Power), _)))
-            && !has_energy(&fields[index])
-    };
     if chosen.is_empty() {
-        indices = (0..fields.len()).filter(is_power).collect();
+        let is_power = Some(Has::Value(Kind::Power));
+        indices = with(&|column| column.has == is_power && !column.has_energy());
     }
     if indices.is_empty() {
-        indices = (0..fields.len()).filter(|&index| has_energy(&fields[index])).collect();
+        indices = with(&|column| column.has_energy());
     }
     if let ([_, second, ..], true) = (&indices[..], chosen.is_empty()) {
-        let what = "a second column of power or energy; --power-column chooses one, or several to \
-                    add";
-        return Err(bad(&fields[*second], what));
+        return Err(all[*second].bad(
+            "a second column of power or energy; --power-column chooses one, or several to add",
+        ));
     }
-    let column =
-        |&index: &usize| value_column(index, &fields[index], chosen.is_empty(), fields.len());
-    let columns: Vec<ValueColumn> = indices.iter().map(column).collect::<Result<_, _>>()?;
+    let is_alone = all.len() <= 2 || !chosen.is_empty();
+    let columns = indices.iter().map(|&index| all[index].value(index, is_alone));
+    let columns: Vec<ValueColumn> = columns.collect::<Result<_, _>>()?;
     match columns.iter().find(|column| column.kind != columns[0].kind) {
-        Some(other) => Err(bad(&fields[other.index], "only columns of one kind can be added")),
+        Some(other) => Err(all[other.index].bad("only columns of one kind can be added")),
         None => Ok(columns),
     }
 }
 
-/// Whether a column has energy, by its unit or, without one, its name.
-fn has_energy(field: &Field<'_>) -> bool {
-    let (name, shown_unit) = name_and_unit(field.text);
-    let by_name = || {
-        let is_known =
-            matches!(row(field), Some((Has::Value(Kind::Counter | Kind::Interval), Some(_))));
-        is_known || name.to_ascii_lowercase().contains("energy")
-    };
-    match shown_unit.and_then(unit) {
-        Some(unit) => unit.measure == Measure::Energy,
-        None => by_name(),
+impl<'a> Named<'a> {
+    fn new(field: Field<'a>) -> Self {
+        let (name, written) = name_and_unit(field.text);
+        let name = name.to_ascii_lowercase();
+        let row = TABLE.iter().find(|(.., names)| names.split('|').any(|known| known == name));
+        let unit = match written {
+            Some(text) => unit(text),
+            None if name.ends_with("watt") || name.ends_with("watts") => Some(Unit::WATT),
+            None => row.and_then(|(_, unit, _)| *unit),
+        };
+        Self { field, name, has: row.map(|(has, ..)| *has), written, unit }
     }
-}
 
-fn value_column(
-    index: usize,
-    field: &Field<'_>,
-    is_known: bool,
-    count: usize,
-) -> Result<ValueColumn, LineError> {
-    let (name, shown_unit) = name_and_unit(field.text);
-    let (name, row) = (name.to_ascii_lowercase(), row(field));
-    let unit = match shown_unit {
-        Some(text) => {
-            let unit = unit(text).filter(|unit| unit.measure != Measure::Time);
-            let what = "the unit is none of W, kW, mW, MW, uJ, mJ, J, kJ, MJ, Wh, kWh and MWh";
-            Some(unit.ok_or_else(|| bad(field, what))?)
+    fn bad(&self, what: &str) -> LineError {
+        let Field { text, column } = self.field;
+        LineError { column, what: format!("`{}`: {what}", shown(text)) }
+    }
+
+    /// Whether a column has energy, by its unit or, without one, its name.
+    fn has_energy(&self) -> bool {
+        self.unit.map_or(self.name.contains("energy"), |unit| unit.measure == Measure::Energy)
+    }
+
+    /// The column as one of values; `is_alone` if no other one can have the unit.
+    fn value(&self, index: usize, is_alone: bool) -> Result<ValueColumn, LineError> {
+        let unit = self.unit.filter(|unit| unit.measure != Measure::Time);
+        if self.written.is_some() && unit.is_none() {
+            return Err(
+                self.bad("the unit is none of W, kW, mW, MW, uJ, mJ, J, kJ, MJ, Wh, kWh and MWh")
+            );
         }
-        None if name.ends_with("watt") || name.ends_with("watts") => Some(Unit::WATT),
-        None => row.and_then(|(_, unit)| unit),
-    };
-    let by_name = match row {
-        Some((Has::Value(kind), _)) if kind != Kind::Power => Some(kind),
-        _ => None,
-    };
-    let energy = unit.filter(|unit| unit.measure == Measure::Energy);
-    let kind = match (energy, by_name) {
-        (Some(_), Some(kind)) => kind,
-        (Some(unit), None) if unit.is_of_registers() => Kind::Counter,
-        (Some(_), None) => {
-            let what = "is this a counter of energy, then name it `total energy`, or the energy \
-                        since the reading before, then `interval energy`";
-            return Err(bad(field, what));
-        }
-        (None, Some(kind)) if unit.is_none() => kind,
-        (None, _) if has_energy(field) => return Err(bad(field, "energy needs its unit")),
-        (None, _) => Kind::Power,
-    };
-    let needs_unit = unit.is_none() && (kind != Kind::Power || is_known && count > 2);
-    Ok(ValueColumn { index, kind, unit, needs_unit })
+        let kind = match (unit, self.has) {
+            (Some(Unit { measure: Measure::Power, .. }), _) => Kind::Power,
+            (_, Some(Has::Value(kind))) if kind != Kind::Power => kind,
+            (Some(unit), _) if unit.is_of_registers() => Kind::Counter,
+            (Some(_), _) => {
+                return Err(self.bad(
+                    "is this a counter of energy, then name it `total energy`, or the energy since \
+                     the reading before, then `interval energy`",
+                ));
+            }
+            (None, _) if self.has_energy() => return Err(self.bad("energy needs its unit")),
+            (None, _) => Kind::Power,
+        };
+        let needs_unit = unit.is_none() && (kind != Kind::Power || !is_alone);
+        Ok(ValueColumn { index, kind, unit, needs_unit })
+    }
 }
 
 /// The name and the unit of a column: `power [kW]`, `power (kW)`, `power kW`, `power_kW`, `kW`.

@@ -119,7 +119,6 @@ impl Shared {
 }
 
 impl Sampler {
-    /// Starts to sample `source` under `root`.
     pub(crate) fn start(root: Root, source: EnergySource) -> io::Result<Self> {
         let state = Mutex::new(SamplerState { tracker: Tracker::new(source), is_over: false });
         let shared = Shared { root, since: Instant::now(), state, ends: Condvar::new() };

@@ -112,53 +112,38 @@ impl<'a> Field<'a> {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Separator {
-    Mark(char),
-    /// Blanks and tabs.
-    Blanks,
+/// The mark between the fields of a line; a blank stands for blanks and tabs.
+pub(super) fn separator(line: &str, is_header: bool) -> char {
+    // Without a header a tab separates fields only if there is a comma, which is a decimal one then.
+    let is_it =
+        |mark: &char| line.contains(*mark) && (*mark != '\t' || is_header || line.contains(','));
+    ['|', ';', '\t', ','].into_iter().find(is_it).unwrap_or(' ')
 }
 
-impl Separator {
-    /// Whether a comma within a field can only be a decimal one.
-    pub(crate) fn leaves_commas(self) -> bool {
-        matches!(self, Self::Mark('|' | ';' | '\t'))
-    }
-}
-
-/// The separator of a line without a header.
-pub(super) fn separator(line: &str) -> Separator {
-    let marks = if line.contains(',') {
-        // With a tab, the comma is a decimal one.
-        &['|', ';', '\t', ','][..]
-    } else {
-        &['|', ';']
-    };
-    let mark = marks.iter().find(|mark| line.contains(**mark));
-    mark.map_or(Separator::Blanks, |mark| Separator::Mark(*mark))
-}
-
-/// The separator of a header, and of the lines below it.
-pub(super) fn header_separator(line: &str) -> Separator {
-    let mark = ['|', ';', '\t', ','].into_iter().find(|mark| line.contains(*mark));
-    mark.map_or(Separator::Blanks, Separator::Mark)
+/// Whether a comma within a field can only be a decimal one.
+pub(super) fn leaves_commas(separator: char) -> bool {
+    ['|', ';', '\t'].contains(&separator)
 }
 
 /// The fields of a line. Where blanks separate them, a unit belongs to the word before it, and so
 /// do a time of day and a zone.
-pub(super) fn fields(line: &str, separator: Separator) -> Vec<Field<'_>> {
+pub(super) fn fields(line: &str, separator: char) -> Vec<Field<'_>> {
+    let has_blanks = separator == ' ';
     let mut ranges: Vec<(usize, usize)> = Vec::new();
-    for (begin, end) in parts(line, separator) {
-        let text = &line[begin..end];
-        match ranges.last_mut() {
-            _ if separator == Separator::Blanks && text.is_empty() => {}
-            Some(before)
-                if separator == Separator::Blanks && is_part(&line[before.0..before.1], text) =>
-            {
-                before.1 = end;
-            }
-            _ => ranges.push((begin, end)),
+    let (mut begin, mut is_quoted) = (0, false);
+    for (at, c) in line.char_indices().chain([(line.len(), separator)]) {
+        is_quoted ^= c == '"';
+        let is_end = c == separator || has_blanks && is_blank(c);
+        if !is_end || is_quoted && at < line.len() {
+            continue;
         }
+        let text = &line[begin..at];
+        match ranges.last_mut() {
+            _ if has_blanks && text.is_empty() => {}
+            Some(before) if has_blanks && is_part(&line[before.0..before.1], text) => before.1 = at,
+            _ => ranges.push((begin, at)),
+        }
+        begin = at + c.len_utf8();
     }
     ranges.into_iter().map(|(from, to)| field(line, from, to)).collect()
 }
@@ -172,24 +157,6 @@ fn is_part(before: &str, word: &str) -> bool {
     // A word such as `watts` is the name of a column, too.
     let is_unit = unit(word).is_some() && (has_digit(before) || word.len() <= 2);
     is_time_of_day || is_zone || is_unit || word.starts_with(['[', '('])
-}
-
-/// The bytes between separators that are not in quotes.
-fn parts(line: &str, separator: Separator) -> Vec<(usize, usize)> {
-    let (mut parts, mut begin, mut is_quoted) = (Vec::new(), 0, false);
-    for (at, c) in line.char_indices() {
-        is_quoted ^= c == '"';
-        let is_end = match separator {
-            Separator::Mark(mark) => c == mark,
-            Separator::Blanks => is_blank(c),
-        };
-        if is_end && !is_quoted {
-            parts.push((begin, at));
-            begin = at + c.len_utf8();
-        }
-    }
-    parts.push((begin, line.len()));
-    parts
 }
 
 /// The field in these bytes of a line, without blanks and quotes around it.

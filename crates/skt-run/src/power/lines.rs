@@ -8,7 +8,7 @@ use skt_host::units::counted;
 
 use super::columns::{Columns, Kind, ValueColumn};
 use super::fields::{
-    Field, LineError, Measure, Separator, fields, is_blank, number, separator, unit,
+    Field, LineError, Measure, fields, is_blank, leaves_commas, number, separator, unit,
 };
 use super::meter_time::{TimeForm, unix_seconds};
 
@@ -26,26 +26,17 @@ pub(super) struct MeterReading {
 /// Reads the lines of a meter, of which the first may be a header.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MeterLines {
-    columns: Option<Columns>,
+    /// `None` before the first line, and for lines of a BMC.
+    pub columns: Option<Columns>,
     /// Columns that a comment names, until the first reading.
     commented: Option<Columns>,
     /// Set if the lines are those of a BMC.
     bmc: Option<BmcLines>,
     /// The names of the columns whose sum is read; empty for the one that is known.
-    chosen: Vec<String>,
+    pub chosen: Vec<String>,
 }
 
 impl MeterLines {
-    /// A reader of the columns with these names, or of the one that is known.
-    pub(super) fn with_columns(chosen: &[String]) -> Self {
-        Self { chosen: chosen.to_vec(), ..Self::default() }
-    }
-
-    /// What is known of the columns; `None` before the first line and for lines of a BMC.
-    pub(super) fn columns(&self) -> Option<&Columns> {
-        self.columns.as_ref()
-    }
-
     /// The reading of the next line; `None` for a header, a comment, an empty line, or a part of a
     /// text of several lines.
     ///
@@ -76,7 +67,7 @@ impl MeterLines {
         }
         let is_header =
             begin.trim_start_matches(['"', ',', ';', '|']).starts_with(|c: char| c.is_alphabetic());
-        let bare = || Columns::without_header(line, separator(line));
+        let bare = || Columns::without_header(line);
         match &self.columns {
             // Tools repeat their header, or begin again at the end of a file.
             Some(columns) if columns.line == line => return Ok(None),
@@ -99,7 +90,7 @@ impl MeterLines {
 }
 
 fn reading(line: &str, columns: &Columns) -> Result<MeterReading, LineError> {
-    let separator = columns.separator.unwrap_or_else(|| separator(line));
+    let separator = columns.separator.unwrap_or_else(|| separator(line, false));
     let fields = fields(line, separator);
     if fields.len() != columns.count {
         let column = fields.get(columns.count).map_or(line.chars().count() + 1, |it| it.column);
@@ -114,7 +105,7 @@ fn reading(line: &str, columns: &Columns) -> Result<MeterReading, LineError> {
     Ok(MeterReading { seconds, values: values.into_iter().collect(), sensor: sensor.join(" ") })
 }
 
-fn time(fields: &[Field<'_>], columns: &Columns, separator: Separator) -> Result<f64, LineError> {
+fn time(fields: &[Field<'_>], columns: &Columns, separator: char) -> Result<f64, LineError> {
     let field = &fields[columns.time];
     let with_date = columns.date.map(|date| format!("{} {}", fields[date].text, field.text));
     let mut text = with_date.as_deref().unwrap_or(field.text);
@@ -124,7 +115,7 @@ fn time(fields: &[Field<'_>], columns: &Columns, separator: Separator) -> Result
     if let Some(own) = own.filter(|_| columns.date.is_none()) {
         (text, unit_seconds) = (digits, Some(own.size));
     }
-    let has_decimal_commas = separator.leaves_commas();
+    let has_decimal_commas = leaves_commas(separator);
     let form = TimeForm { unit_seconds, has_decimal_commas, is_of_bmc: false };
     unix_seconds(text, form).map_err(|why| LineError {
         column: field.column,
@@ -136,7 +127,7 @@ fn time(fields: &[Field<'_>], columns: &Columns, separator: Separator) -> Result
 fn value_in(
     field: &Field<'_>,
     column: &ValueColumn,
-    separator: Separator,
+    separator: char,
 ) -> Result<Option<f64>, LineError> {
     let error = |what: &str| {
         let what = format!("`{}` {what}", shown(field.text));
@@ -147,7 +138,7 @@ fn value_in(
     }
     let (digits, name) = field.number_and_unit();
     let own = unit(name).filter(|unit| unit.measure != Measure::Time);
-    let number = number(digits, separator.leaves_commas());
+    let number = number(digits, leaves_commas(separator));
     let Some(number) = number.filter(|_| name.is_empty() || own.is_some()) else {
         return error("is no power in W, kW, mW or MW and no energy in J or Wh");
     };
@@ -184,7 +175,6 @@ fn name_and_value(line: &str) -> (&str, &str) {
 }
 
 impl BmcLines {
-    /// Whether a block begins with this line.
     fn begin_with(line: &str) -> bool {
         line.contains(':') && WATTS.contains(&name_and_value(line).0)
     }

@@ -42,7 +42,7 @@ pub(super) struct PowerLog {
     /// Lines without a reading.
     missing: usize,
     /// The times of the first and the last reading, in seconds since 1970.
-    span: Option<(f64, f64)>,
+    pub span: Option<(f64, f64)>,
     /// The longest time between two readings, in seconds; `None` before the second reading.
     pub longest_between: Option<f64>,
 }
@@ -60,7 +60,6 @@ struct SensorLog {
     last: Vec<f64>,
     /// Whether a line since the last reading was wrong: power around it is unknown.
     is_cut: bool,
-    groups: Groups,
     /// One for each column.
     growth: Vec<Growth>,
     /// The largest step between two readings of a counter, and whether it stood still between some.
@@ -103,37 +102,6 @@ impl Growth {
     }
 }
 
-/// Groups of readings that are close together in time, as of several sensors without names.
-#[derive(Debug, Default)]
-struct Groups {
-    readings: usize,
-    /// Groups after the first.
-    others: usize,
-    /// The longest time between two readings of the present group; `None` before its second one.
-    longest_within: Option<f64>,
-}
-
-impl Groups {
-    /// Counts a reading `between` seconds after the last one.
-    fn add(&mut self, between: f64) {
-        /// The time between groups is so much longer than any within one.
-        const APART: f64 = 10.0;
-        self.readings += 1;
-        if self.longest_within.is_some_and(|longest| between > APART * longest) {
-            self.others += 1;
-            self.longest_within = None;
-        } else {
-            self.longest_within = Some(self.longest_within.unwrap_or(0.0).max(between));
-        }
-    }
-
-    /// Whether at least each 20th reading begins a group: nodes have up to 16 accelerators. A meter
-    /// that changes its pace has a few, and one with a clock of seconds has a time twice at times.
-    fn are_sensors(&self) -> bool {
-        self.others > 1 && 20 * self.others > self.readings
-    }
-}
-
 impl SensorLog {
     fn add(&mut self, seconds: f64, values: &[f64], kind: Kind) -> Result<(), String> {
         let is_cut = std::mem::take(&mut self.is_cut);
@@ -163,7 +131,6 @@ impl SensorLog {
             if between <= LONGEST_BETWEEN && !is_cut {
                 self.curve.push(PowerPiece { from: before, to: seconds, watts });
             }
-            self.groups.add(between);
             self.step_joules = self.step_joules.max(sum - last);
             self.stands |= sum == last;
         }
@@ -176,6 +143,24 @@ impl SensorLog {
             growth.add(seconds, *value);
         }
         Ok(())
+    }
+
+    /// Whether several sensors without names have written the readings: these are close together
+    /// in groups, of which at least each 20th reading begins one, as nodes have up to 16
+    /// accelerators. A meter that changes its pace has a few, and one with a clock of seconds has a
+    /// time twice at times.
+    fn are_sensors(&self) -> bool {
+        /// The time between groups is so much longer than any within one.
+        const APART: f64 = 10.0;
+        let (mut others, mut longest_within) = (0, None);
+        for pair in self.times.windows(2) {
+            let between = pair[1] - pair[0];
+            let is_other = longest_within.is_some_and(|longest| between > APART * longest);
+            others += usize::from(is_other);
+            let within = between.max(longest_within.unwrap_or(0.0));
+            longest_within = (!is_other).then_some(within);
+        }
+        others > 1 && 20 * others >= self.times.len()
     }
 
     /// The energy of the `seconds` before `end`, as far as it is known; `None` if nothing is.
@@ -212,7 +197,8 @@ fn is_total(sensor: &str) -> bool {
 
 impl PowerLog {
     pub(crate) fn new(settings: LogSettings) -> Self {
-        let lines = MeterLines::with_columns(&settings.columns);
+        let mut lines = MeterLines::default();
+        lines.chosen.clone_from(&settings.columns);
         Self { lines, settings, ..Self::default() }
     }
 
@@ -274,17 +260,12 @@ impl PowerLog {
     }
 
     fn kind(&self) -> Kind {
-        self.lines.columns().map_or(Kind::Power, Columns::kind)
-    }
-
-    /// The times of the first and the last reading, in seconds since 1970.
-    pub(crate) fn span(&self) -> Option<(f64, f64)> {
-        self.span
+        self.lines.columns.as_ref().map_or(Kind::Power, Columns::kind)
     }
 
     /// Which columns are read, as words after a comma; empty without a header.
     pub(super) fn columns(&self) -> String {
-        let Some(columns) = self.lines.columns() else { return String::new() };
+        let Some(columns) = self.lines.columns.as_ref() else { return String::new() };
         let names = columns.names();
         let which = match names.len() {
             0 => return String::new(),
@@ -297,7 +278,8 @@ impl PowerLog {
 
     /// A warning if the readings leave out what the solver runs on.
     pub(super) fn lack(&self) -> Option<String> {
-        let columns = self.lines.columns().filter(|columns| columns.has_accelerators_only)?;
+        let columns =
+            self.lines.columns.as_ref().filter(|columns| columns.has_accelerators_only)?;
         Some(format!(
             "{} measures accelerators only, and the benchmark runs on processors: measure whole \
              nodes (BMC, PDU)",
@@ -308,7 +290,8 @@ impl PowerLog {
     /// What is wrong if a column of something else grows as a counter of energy does.
     fn counter(&self) -> Option<String> {
         // A BMC prints its watts as such.
-        let columns = self.lines.columns().filter(|columns| columns.kind() != Kind::Counter)?;
+        let columns =
+            self.lines.columns.as_ref().filter(|columns| columns.kind() != Kind::Counter)?;
         let mut all = self.sensors.values().flat_map(|sensor| sensor.growth.iter().enumerate());
         let (index, growth) = all.find(|(_, growth)| growth.is_of_counter())?;
         Some(format!(
@@ -332,7 +315,7 @@ impl PowerLog {
         seconds: f64,
         covers: &str,
     ) -> Result<Option<EnergyReading>, String> {
-        if self.sensors.values().any(|sensor| sensor.groups.are_sensors()) {
+        if self.sensors.values().any(SensorLog::are_sensors) {
             return Err(
                 "has several readings for each time, as of several sensors without names: add a \
                  column with the name of the sensor (`index`, `sensor`), and --power-sum"
@@ -357,7 +340,6 @@ pub struct LogFile {
 }
 
 impl LogFile {
-    /// Reads a log.
     pub fn read(path: &Path, settings: LogSettings) -> Result<Self, String> {
         let name = path.display().to_string();
         let log = infile::open(path)
@@ -628,7 +610,6 @@ mod tests {
         assert_eq!(readout(3.5, 1.0), want(1, 2.0));
     }
 
-    /// The energy of the first four seconds of such a log.
     fn four_seconds(text: &str, settings: LogSettings) -> Result<EnergyReading, String> {
         file_with(text, settings)?.over("test 1", 4.0, 4.0)
     }

@@ -75,8 +75,8 @@ impl Meter {
         let meter = Self { child, output: output.clone(), level: *level };
         let reader = thread::Builder::new().name("power meter".to_owned());
         reader.spawn(move || listen(out, &output)).map_err(refused)?;
-        let mut begun = meter.wait_for(|output| (output.log.span().is_some(), FIRST));
-        let why = match (begun.log.span(), begun.wrong.take()) {
+        let mut begun = meter.wait_for(|output| (output.log.span.is_some(), FIRST));
+        let why = match (begun.log.span, begun.wrong.take()) {
             (Some(_), _) => None,
             (None, Some((line, error))) => Some(format!("--power-command, line {line}, {error}")),
             (None, None) => {
@@ -122,14 +122,14 @@ impl Meter {
     /// The energy of a test of `seconds` that ended at `end_unix`. Waits for the first reading
     /// after its end ([`patience`]).
     pub(crate) fn over(&self, end_unix: f64, seconds: f64) -> Result<EnergyReading, String> {
-        let is_past = |log: &PowerLog| log.span().is_some_and(|(_, last)| last >= end_unix);
+        let is_past = |log: &PowerLog| log.span.is_some_and(|(_, last)| last >= end_unix);
         let output = self.wait_for(|output| (is_past(&output.log), patience(&output.log)));
         let covers = format!("what --power-command measures{}", output.log.columns());
         let reading = output.log.over(end_unix, seconds, &covers);
         let reading = reading.map_err(|why| format!("--power-command {why}"))?;
         let reading = reading.map(|reading| EnergyReading { level: self.level, ..reading });
         reading.ok_or_else(|| {
-            let (from, to) = output.log.span().expect("no meter starts without a reading");
+            let (from, to) = output.log.span.expect("no meter starts without a reading");
             format!(
                 "--power-command reports nothing of a test: its readings are from {from:.1} to \
                  {to:.1}, the test took {:.1} to {end_unix:.1}, in seconds since 1970; is the \
@@ -171,7 +171,7 @@ fn listen(out: ChildStdout, output: &Mutex<MeterOutput>) {
         }
         let mut output = lock(output);
         let Err(error) = output.log.read(&String::from_utf8_lossy(&bytes)) else { continue };
-        if output.log.span().is_none() {
+        if output.log.span.is_none() {
             output.wrong = Some((line, error));
             break;
         }
@@ -204,7 +204,7 @@ mod tests {
         let meter =
             Meter::start(&MeterCommand { level: Some(1), ..meter_command(command) }).unwrap();
         let covers = |(first, last): (f64, f64)| last - first > 0.4;
-        while !lock(&meter.output).log.span().is_some_and(covers) {
+        while !lock(&meter.output).log.span.is_some_and(covers) {
             thread::sleep(Duration::from_millis(10));
         }
         let end = now_unix();

@@ -229,7 +229,7 @@ impl Auto<'_> {
     fn first(&self, places: Vec<Result<Place, String>>) -> Result<(RunSpec, Shares), ConfigError> {
         for file in FILES {
             if Path::new(file).exists() && !self.args.size.force {
-                return Err(ConfigError::Exists { file: file.to_owned() });
+                return Err(ConfigError::exists(file));
             }
             output::must_be_writable(Path::new(file))?;
         }

@@ -229,7 +229,7 @@ fn next_command(job: &TuneJob, tuning: &Tuning, path: &Path) -> String {
 
 fn read_job(args: &TuneArgs, ranks: usize) -> Result<TuneJob, ConfigError> {
     if let Some(path) = args.out.as_deref().filter(|path| path.exists() && !args.force) {
-        return Err(ConfigError::Exists { file: path.display().to_string() });
+        return Err(ConfigError::exists(path.display()));
     }
     args.out.as_deref().map_or(Ok(()), output::must_be_writable)?;
     if args.budget < MIN_BUDGET_SECONDS {

@@ -30,7 +30,7 @@ pub(crate) fn print(text: &str) -> Result<(), ConfigError> {
 
 fn print_bytes(bytes: &[u8]) -> Result<(), ConfigError> {
     streams::print(bytes)
-        .map_err(|source| ConfigError::Write { file: "standard output".to_owned(), source })
+        .map_err(|why| ConfigError::in_file("standard output", format!("cannot be written: {why}")))
 }
 
 pub(crate) fn is_stdout(path: &Path) -> bool {
@@ -56,7 +56,8 @@ pub(crate) fn must_be_writable(path: &Path) -> Result<(), ConfigError> {
     let access = if path.is_dir() { Err(Errno::EISDIR) } else { access(there, AccessFlags::W_OK) };
     match access {
         Err(errno) if !is_stdout(path) => {
-            Err(ConfigError::Write { file: path.display().to_string(), source: errno.into() })
+            let why = io::Error::from(errno);
+            Err(ConfigError::in_file(path.display(), format!("cannot be written: {why}")))
         }
         _ => Ok(()),
     }
@@ -74,7 +75,7 @@ pub(crate) fn must_not_replace(
         None => Ok(()),
         Some((_, what)) => {
             let what = format!("is {what}, and a report would replace it; name another file");
-            Err(ConfigError::NotAConfig { file: report.display().to_string(), what })
+            Err(ConfigError::in_file(report.display(), what))
         }
     }
 }
@@ -85,11 +86,10 @@ pub(crate) fn write_file(path: &Path, text: &str, force: bool) -> Result<(), Con
     if is_stdout(path) {
         return print_bytes(text.as_bytes());
     }
-    let file = path.display().to_string();
     let write = if force { outfile::write } else { outfile::write_new };
-    write(path, text.as_bytes()).map_err(|source| match source.kind() {
-        io::ErrorKind::AlreadyExists => ConfigError::Exists { file },
-        _ => ConfigError::Write { file, source },
+    write(path, text.as_bytes()).map_err(|why| match why.kind() {
+        io::ErrorKind::AlreadyExists => ConfigError::exists(path.display()),
+        _ => ConfigError::in_file(path.display(), format!("cannot be written: {why}")),
     })
 }
 

@@ -30,12 +30,13 @@ impl At {
     }
 
     /// The error that what is given here is not legal: what is wrong and what to do.
-    pub fn error(self, what: impl Into<String>) -> ConfigError {
-        ConfigError::BadText { at: self, what: what.into() }
+    pub fn error(self, what: impl fmt::Display) -> ConfigError {
+        ConfigError::in_file(self, what)
     }
 
-    pub fn out_of_range(self, value: impl ToString, legal: impl Into<String>) -> ConfigError {
-        self.error(format!("value {} is out of range; legal: {}", value.to_string(), legal.into()))
+    /// The error that the `value` given here is out of range.
+    pub fn out_of_range(self, value: impl fmt::Display, legal: impl fmt::Display) -> ConfigError {
+        self.error(format!("value {value} is out of range; legal: {legal}"))
     }
 
     pub(crate) fn empty(self, legal: &str) -> ConfigError {
@@ -65,6 +66,16 @@ impl At {
 }
 
 impl ConfigError {
+    /// Something is wrong with a file, or the command line, as a whole.
+    pub fn in_file(file: impl fmt::Display, what: impl fmt::Display) -> Self {
+        Self::Other(format!("{file}: {what}"))
+    }
+
+    /// A file would be overwritten.
+    pub fn exists(file: impl fmt::Display) -> Self {
+        Self::in_file(file, "exists already; --force overwrites it")
+    }
+
     /// The error that a value is not legal, but `--lenient` would replace it.
     pub(crate) fn or_lenient(self, used: &str) -> Self {
         Self::Other(format!("{self}; --lenient takes {used} in its place, as the reference does"))
@@ -86,22 +97,10 @@ impl fmt::Display for At {
 pub enum ConfigError {
     #[error("{file}: cannot be read: {source}")]
     Read { file: String, source: std::io::Error },
-    #[error("{file}: cannot be written: {source}")]
-    Write { file: String, source: std::io::Error },
-    #[error("{file}: exists already; --force overwrites it")]
-    Exists { file: String },
-    /// Something is wrong with a file, or the command line, as a whole.
-    #[error("{file}: {what}")]
-    NotAConfig { file: String, what: String },
-    #[error(
-        "{at}: the {p} x {q} grid{} needs {need} ranks, this job has {ranks}; \
-         start it on {need} ranks (`mpirun ... -np {need}`) or make {} at most {ranks}",
-        with_checksums(*checksums), grid_words(*checksums)
-    )]
-    TooFewRanks { at: At, p: usize, q: usize, checksums: usize, need: usize, ranks: usize },
-    #[error("{at}: {what}")]
-    BadText { at: At, what: String },
-    /// Something is wrong that has no place: what, and what to do.
+    /// The largest grid needs more processes than the job has.
+    #[error("{text}")]
+    TooFewRanks { need: usize, text: String },
+    /// What is wrong, where, and what to do.
     #[error("{0}")]
     Other(String),
 }
@@ -117,18 +116,4 @@ impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.at, self.what)
     }
-}
-
-/// The words on a grid's checksum columns, after a blank; empty if it has none.
-fn with_checksums(checksums: usize) -> String {
-    match checksums {
-        0 => String::new(),
-        1 => " with 1 checksum column".to_owned(),
-        count => format!(" with {count} checksum columns"),
-    }
-}
-
-/// The product that gives the number of ranks of a grid.
-fn grid_words(checksums: usize) -> String {
-    if checksums == 0 { "P x Q".to_owned() } else { format!("P x (Q + {checksums})") }
 }

@@ -33,8 +33,8 @@ const THRESHOLD_LINE: usize = 13;
 /// none; ranges are left to [`super::validate()`].
 pub fn read(bytes: &[u8], file: &str, lenient: bool) -> Result<(Draft, Vec<Warning>), ConfigError> {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
-        let what = "looks like UTF-16; save it as plain text (ASCII or UTF-8)".to_owned();
-        return Err(ConfigError::NotAConfig { file: file.to_owned(), what });
+        let what = "looks like UTF-16; save it as plain text (ASCII or UTF-8)";
+        return Err(ConfigError::in_file(file, what));
     }
     let bytes = bytes.strip_prefix(&[0xef, 0xbb, 0xbf]).unwrap_or(bytes);
     let mut lines = split_lines(bytes);
@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
                 self.lines.len(),
                 self.next
             );
-            return Err(ConfigError::NotAConfig { file: self.file.to_string(), what });
+            return Err(ConfigError::in_file(&self.file, what));
         }
         self.draft.ends_early.get_or_insert_with(|| Warning {
             at: At::named(name, &place),

@@ -30,7 +30,7 @@ pub(super) fn refuse_form(draft: &Draft, file: &str) -> Result<(), ConfigError> 
         return Ok(());
     }
     let what = "has the 14 lines of an HPL-MxP.dat, which `skt-hpl mxp` runs; an HPL.dat has 31";
-    Err(ConfigError::NotAConfig { file: file.to_owned(), what: what.to_owned() })
+    Err(ConfigError::in_file(file, what))
 }
 
 /// A warning about the parameters that an HPL-MxP.dat does not have, and their values.

@@ -29,15 +29,15 @@ const OTHER_KEYS: [&str; 4] = ["title", "output", "checkpoint", "launch"];
 pub fn read(bytes: &[u8], file: &str) -> Result<Draft, ConfigError> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let line = 1 + bytes[..error.valid_up_to()].iter().filter(|&&b| b == b'\n').count();
-        let what = format!("line {line} is not UTF-8, which TOML must be");
-        ConfigError::NotAConfig { file: file.to_owned(), what }
+        ConfigError::in_file(file, format!("line {line} is not UTF-8, which TOML must be"))
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at);
     let reader = Reader { ends: ends.collect(), file: file.into() };
     let table = DeTable::parse(text).map_err(|error| {
         let line = reader.line(error.span().map_or(0, |span| span.start));
-        ConfigError::Other(format!("{file}:{line}: {}", error.message().replace('\n', "; ")))
+        let what = error.message().replace('\n', "; ");
+        ConfigError::in_file(format!("{file}:{line}"), what)
     })?;
     let mut draft = Draft::default();
     for (key, value) in table.get_ref() {

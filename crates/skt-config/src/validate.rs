@@ -48,8 +48,20 @@ impl Checked {
         let need = |&(p, q): &(usize, usize)| p * (q + checksums);
         match self.spec.grids.iter().rev().max_by_key(|grid| need(grid)) {
             Some(grid @ &(p, q)) if need(grid) > ranks => {
-                let at = At::param(Param::P, &self.grid_place);
-                Err(ConfigError::TooFewRanks { at, p, q, checksums, need: need(grid), ranks })
+                let (at, need) = (At::param(Param::P, &self.grid_place), need(grid));
+                let (with, product) = match checksums {
+                    0 => (String::new(), "P x Q".to_owned()),
+                    _ => (
+                        format!(" with {}", counted(checksums, "checksum column")),
+                        format!("P x (Q + {checksums})"),
+                    ),
+                };
+                let text = format!(
+                    "{at}: the {p} x {q} grid{with} needs {need} ranks, this job has {ranks}; \
+                     start it on {need} ranks (`mpirun ... -np {need}`) or make {product} at most \
+                     {ranks}"
+                );
+                Err(ConfigError::TooFewRanks { need, text })
             }
             _ => Ok(()),
         }
@@ -108,7 +120,7 @@ fn check(draft: &Draft, rules: &ValidationRules) -> Result<Checked, ConfigError>
             "the lists make {tests} tests, each value of one with each of all others; legal: at \
              most {MAX_TESTS}"
         );
-        return Err(ConfigError::NotAConfig { file: rules.source.to_owned(), what });
+        return Err(ConfigError::in_file(rules.source, what));
     }
     let (checkpoint, launch) = (draft.checkpoint.clone(), draft.launch.clone());
     let grid_place = draft.place(Param::P);
@@ -127,7 +139,7 @@ impl Checker<'_> {
         let Some(values) = self.draft.values.get(&info.setting) else {
             if info.default.is_empty() {
                 let what = format!("`{}` is missing; legal: {}", info.key, info.legal());
-                return Err(ConfigError::NotAConfig { file: self.rules.source.to_owned(), what });
+                return Err(ConfigError::in_file(self.rules.source, what));
             }
             let value = |text| Value { text, form: Form::Token, place: ValueSource::Default };
             return Ok(info.default_texts().into_iter().map(value).collect());

@@ -271,10 +271,7 @@ pub fn read_domains(draft: &CheckpointDraft) -> Result<BTreeMap<String, String>,
         .map_err(|source| ConfigError::Read { file: file.clone(), source })?;
     let mut domains = BTreeMap::new();
     for (index, line) in text.lines().enumerate() {
-        let bad = |what: String| {
-            let what = format!("line {}: {what}", index + 1);
-            ConfigError::NotAConfig { file: file.clone(), what }
-        };
+        let bad = |what: String| ConfigError::in_file(&file, format!("line {}: {what}", index + 1));
         let line = line.split('#').next().unwrap_or_default();
         let (host, domain) = match line.split_whitespace().collect::<Vec<_>>()[..] {
             [] => continue,

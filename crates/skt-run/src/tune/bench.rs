@@ -6,7 +6,6 @@ use std::time::Instant;
 use skt_host::exit::Exit;
 use skt_host::units;
 
-use super::disturbed::Disturbed;
 use super::parameter::Parameter;
 use super::search::Bench;
 use crate::events::RunEvents;
@@ -25,10 +24,9 @@ pub(crate) struct OnRanks<'a> {
     pub doing: &'static str,
     /// Tests that have run.
     pub trials: usize,
-    /// Whether disturbed trials are repeated: not while their time decides on N.
-    pub repeats: bool,
-    /// Tests from which other work took cores.
-    pub disturbed: Disturbed,
+    /// Tests from which other work took cores, and what the one had that lost most.
+    pub disturbed: usize,
+    pub worst: Option<CoreShares>,
     /// The data that goes from rank to rank by messages, by grid.
     by_messages: BTreeMap<(usize, usize), Vec<String>>,
 }
@@ -48,8 +46,8 @@ impl<'a> OnRanks<'a> {
             events,
             doing: "",
             trials: 0,
-            repeats: false,
-            disturbed: Disturbed::default(),
+            disturbed: 0,
+            worst: None,
             by_messages: BTreeMap::new(),
         }
     }
@@ -86,25 +84,18 @@ impl Bench for OnRanks<'_> {
     fn trial(&mut self, test: &TestSpec) -> Result<f64, JobError> {
         let line = self.line();
         self.events.step(self.elapsed_seconds(), &line);
-        // A trial without its cores measures the other programs. It is repeated once, if that ends
-        // in time.
-        for is_last in [false, true] {
-            let begun_seconds = self.elapsed_seconds();
-            let record = self.ranks.lead(test)?;
-            self.trials += 1;
-            self.by_messages.insert((test.p, test.q), record.by_messages.clone());
-            let gflops = rate(&record)?;
-            let disturbed = record.cores.filter(CoreShares::is_disturbed);
-            let end_seconds = 2.0 * self.elapsed_seconds() - begun_seconds;
-            let may_repeat =
-                self.repeats && end_seconds < self.budget_seconds && !self.disturbed.is_lasting();
-            let is_repeated = disturbed.is_some() && may_repeat && !is_last;
-            self.disturbed.add(disturbed);
-            if !is_repeated {
-                return Ok(gflops);
+        let record = self.ranks.lead(test)?;
+        self.trials += 1;
+        self.by_messages.insert((test.p, test.q), record.by_messages.clone());
+        let gflops = rate(&record)?;
+        if let Some(shares) = record.cores.filter(CoreShares::is_disturbed) {
+            self.disturbed += 1;
+            let lost = |shares: &CoreShares| shares.worst.used.lost_share();
+            if self.worst.as_ref().is_none_or(|worst| lost(&shares) > lost(worst)) {
+                self.worst = Some(shares);
             }
         }
-        unreachable!("the last trial counts")
+        Ok(gflops)
     }
 
     fn elapsed_seconds(&self) -> f64 {
@@ -154,7 +145,7 @@ mod tests {
     fn record(outcome: Outcome) -> TestRecord {
         let text = b"n = 300\nnb = 32\np = 1\nq = 2\n";
         let spec = parse(text, "t", Format::Toml, false).unwrap().spec.tests().remove(0);
-        TestRecord { time_seconds: 1.0, gflops: 12.5, outcome, ..TestRecord::not_run(spec) }
+        TestRecord { time_seconds: 1.0, gflops: 12.5, outcome, spec, ..TestRecord::default() }
     }
 
     #[test]

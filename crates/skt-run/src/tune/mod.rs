@@ -5,7 +5,6 @@
 //! In the order of the parameters those that depend most on each other are neighbours.
 
 mod bench;
-pub mod disturbed;
 pub mod parameter;
 mod search;
 pub mod table;
@@ -15,7 +14,6 @@ use std::time::Instant;
 use skt_host::units::span;
 
 use bench::OnRanks;
-use disturbed::Disturbed;
 use parameter::{Parameter, with_values};
 pub use search::RaceVerdict;
 use search::{Bench as _, Comparison, PAIRS_MIN, Race, Search};
@@ -24,6 +22,7 @@ use super::job::{JobError, JobOptions, Trials};
 use super::protect::Settings;
 use crate::events::RunEvents;
 use crate::record::MAX_ROUNDING_RESIDUAL;
+use crate::record::cores::CoreShares;
 use skt_comm::Comm;
 use skt_config::{RunSpec, TestSpec};
 use skt_store::store::StoreKind;
@@ -77,7 +76,9 @@ pub struct Tuning {
     /// Tests that have run, including those that found N.
     pub trials: usize,
     /// Trials from which other work took cores.
-    pub disturbed: Disturbed,
+    pub disturbed: usize,
+    /// What the one of them had that lost most.
+    pub worst: Option<CoreShares>,
     /// Seconds that the tuning took.
     pub seconds: f64,
     /// Whether the trials had checkpoints or checksums.
@@ -229,7 +230,6 @@ fn race_all(
     default: TestSpec,
     ranks: usize,
 ) -> Result<Tuning, JobError> {
-    search.bench.repeats = true;
     let (mut chosen, mut parameters, mut changed) = (default.clone(), Vec::new(), 0);
     for &parameter in &task.parameters {
         // Reserves time to compare all chosen values with the defaults in the end.
@@ -271,7 +271,8 @@ fn race_all(
         parameters,
         together,
         trials: bench.trials,
-        disturbed: bench.disturbed.clone(),
+        disturbed: bench.disturbed,
+        worst: bench.worst.clone(),
         seconds: bench.elapsed_seconds(),
         is_protected: bench.ranks.is_protected(),
     })

@@ -1,7 +1,5 @@
 //! The result of tuning as text: a line for each value that was tried, and remarks after `#`.
 
-use std::fmt::Write as _;
-
 use skt_config::{MxpMatrix, TestSpec};
 use skt_host::median::{median, nonempty_median};
 
@@ -51,8 +49,7 @@ fn rows(tuned: &Tuned, tuning: &Tuning) -> String {
                 rows += &row(tuned, race, index);
             }
             if race.verdict == RaceVerdict::Unfinished {
-                let _ =
-                    writeln!(rows, "# {name}: {kept} stays, as time ended before it was decided");
+                rows += &format!("# {name}: {kept} stays, as time ended before it was decided\n");
             }
             rows
         }
@@ -97,37 +94,33 @@ fn spread(values: &[f64]) -> Option<f64> {
 }
 
 fn remarks(tuning: &Tuning) -> String {
-    let is_raced = |tuned: &Tuned| matches!(tuned.outcome, ParameterOutcome::Raced(_));
     let mut text = String::new();
-    let is_changed = tuning.chosen != tuning.default;
     if let Some(together) = tuning.together {
         let (gain, noise) = percent(&together);
-        let _ = writeln!(
-            text,
-            "# together: {gain} % over the defaults, noise {noise} %, {} pairs",
-            together.pairs
+        let pairs = together.pairs;
+        text +=
+            &format!("# together: {gain} % over the defaults, noise {noise} %, {pairs} pairs\n");
+    }
+    let is_changed = tuning.chosen != tuning.default;
+    let which = if is_changed { "chosen" } else { "the defaults stay" };
+    text += &format!("# {which}: {}\n", Parameter::all_flags(&tuning.chosen));
+    if let Some(worst) = &tuning.worst {
+        text += &format!(
+            "# disturbed: {} of {} trials shared their cores with other work. At worst {}\n",
+            tuning.disturbed,
+            tuning.trials,
+            worst.words()
         );
     }
-    let values = Parameter::all_flags(&tuning.chosen);
-    let _ = if is_changed {
-        writeln!(text, "# chosen: {values}")
-    } else if !tuning.parameters.iter().any(is_raced) {
-        writeln!(text, "# nothing was compared, the defaults stay: {values}")
-    } else if tuning.together.is_some_and(|together| together.gain <= 0.0) {
-        writeln!(text, "# all changes together are not faster, the defaults stay: {values}")
-    } else {
-        writeln!(text, "# nothing is faster than the defaults beyond the noise: {values}")
-    };
-    text.extend(tuning.disturbed.remark(tuning.trials));
     text
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::disturbed::Disturbed;
-    use super::super::disturbed::tests::shares;
     use super::*;
+    use crate::record::cores::{CoreShares, RankCores};
     use skt_config::{Format, GemmPrecision, parse};
+    use skt_host::core_use::CoreUse;
 
     fn tuning() -> Tuning {
         let text = b"n = 300\nnb = 32\np = 1\nq = 2\n";
@@ -156,8 +149,17 @@ mod tests {
         ];
         let (trials, seconds) = (3, 1.25);
         let together = Some(Comparison { gain: 0.05, noise: 0.01, pairs: 6 });
-        let (disturbed, is_protected) = (Disturbed::default(), false);
-        Tuning { default, chosen, parameters, together, trials, disturbed, seconds, is_protected }
+        Tuning {
+            default,
+            chosen,
+            parameters,
+            together,
+            trials,
+            disturbed: 0,
+            worst: None,
+            seconds,
+            is_protected: false,
+        }
     }
 
     #[test]
@@ -182,9 +184,13 @@ nb         96                    0               -         -  no           -    
     #[test]
     fn disturbed_trials_are_reported() {
         let mut tuning = tuning();
-        tuning.disturbed.add(Some(shares(0.4)));
+        let used = CoreUse { had_share: Some(0.4), waited_seconds: 1.0, ..CoreUse::default() };
+        let rank = RankCores { host: "n1".into(), rank: 0, used };
+        (tuning.disturbed, tuning.worst) = (1, CoreShares::from_ranks(&[rank]));
         let text = text(&tuning);
-        assert!(text.contains("\n# disturbed: 1 of 3 trials shared their cores"), "{text}");
+        let want = "\n# disturbed: 1 of 3 trials shared their cores with other work. At worst n1 \
+                    rank 0 had a core for 40 % of the time";
+        assert!(text.contains(want), "{text}");
     }
 
     /// The tuning above, with tests of HPL-MxP.
@@ -221,7 +227,7 @@ nb         96                    0               -         -  no           -    
         let text = text(&tuning);
         assert!(text.contains("no      +10.00        -\n"), "{text}");
         assert!(text.contains("# nb: 32 stays, as time ended before it was decided\n"), "{text}");
-        assert!(text.contains("# nothing is faster than the defaults beyond the noise: "));
+        assert!(text.contains("# the defaults stay: --p 1 --q 2 --nb 32 "), "{text}");
     }
 
     #[test]
@@ -231,16 +237,6 @@ nb         96                    0               -         -  no           -    
         tuning.together = Some(Comparison { gain: -0.05, noise: 0.01, pairs: 4 });
         let text = text(&tuning);
         assert!(text.contains("# together: -5.00 % over the defaults"), "{text}");
-        let remark =
-            "# all changes together are not faster, the defaults stay: --p 1 --q 2 --nb 32 ";
-        assert!(text.contains(remark), "{text}");
-    }
-
-    #[test]
-    fn without_a_race_nothing_is_called_faster() {
-        let mut tuning = tuning();
-        tuning.parameters.remove(0);
-        (tuning.chosen, tuning.together) = (tuning.default.clone(), None);
-        assert!(text(&tuning).contains("# nothing was compared, the defaults stay: --p 1"));
+        assert!(text.contains("# the defaults stay: --p 1 --q 2 --nb 32 "), "{text}");
     }
 }

@@ -260,7 +260,8 @@ mod tests {
                 max: Phases { update: 90_000.5, ..Phases::default() },
                 mean: Phases { panel: 100.0, update: 900.0, ..Phases::default() },
             },
-            ..TestRecord::not_run(spec)
+            spec,
+            ..TestRecord::default()
         }
     }
 

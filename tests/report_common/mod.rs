@@ -172,7 +172,8 @@ pub fn record(spec: TestSpec) -> TestRecord {
         end_unix: Some(END as f64 + 0.25),
         power: vec![power(METER, None), power("RAPL", Some(nodes()))],
         outcome: Outcome::Passed { scaled_residual: 2.123_445_25e-2, norms: PASSED_NORMS },
-        ..TestRecord::not_run(spec)
+        spec,
+        ..TestRecord::default()
     }
 }
 

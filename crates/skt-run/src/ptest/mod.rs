@@ -380,7 +380,8 @@ pub fn x_fingerprint(grid: &Grid, spec: &TestSpec, x: &[f64]) -> Result<u64, Com
 pub(crate) fn empty_record(grid: &Grid, spec: &TestSpec) -> Result<TestRecord, CommError> {
     let bytes = rank_bytes(spec, grid.myrow, grid.mycol) as f64;
     let bytes = collect::max(&grid.all, bytes)?;
-    Ok(TestRecord { rank_bytes: bytes as u64, ..TestRecord::not_run(spec.clone()) })
+    let (spec, rank_bytes) = (spec.clone(), bytes as u64);
+    Ok(TestRecord { spec, rank_bytes, ..TestRecord::default() })
 }
 
 /// The record of a test for whose matrix some rank has no memory, on rank 0. `why`: the reason, if

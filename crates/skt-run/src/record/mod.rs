@@ -5,7 +5,6 @@ pub mod cores;
 pub mod energy;
 mod outcome;
 mod protection;
-mod samples;
 
 use serde::{Deserialize, Serialize};
 use skt_host::phases::{Interruptions, PhaseTable, PhaseTotals};
@@ -21,8 +20,6 @@ pub use outcome::{Counts, MxpRecord, Norms, Outcome, RefinementStep};
 pub use protection::{
     CheckpointSeconds, Protection, RepairedRank, Replacement, Restart, Stall, Unverified,
 };
-pub use samples::Sample;
-pub(crate) use samples::Samples;
 pub use skt_model::path::ROWS_IN_HALVES;
 
 /// Seconds of the reference's detailed timing that are no phase of ours, each the longest of any
@@ -89,7 +86,7 @@ pub struct Event {
 }
 
 /// One test, as known on rank 0 after it has run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TestRecord {
     /// The parameters of the test.
     pub spec: TestSpec,
@@ -154,38 +151,6 @@ pub struct TestRecord {
     pub outcome: Outcome,
 }
 
-impl TestRecord {
-    /// The record of a test that has not been run.
-    pub fn not_run(spec: TestSpec) -> Self {
-        Self {
-            spec,
-            time_seconds: 0.0,
-            gflops: 0.0,
-            start_unix_seconds: 0,
-            end_unix_seconds: 0,
-            generate_seconds: 0.0,
-            check_seconds: 0.0,
-            phases: PhaseTable::default(),
-            interruptions: Interruptions::default(),
-            detailed: None,
-            column_waits: Vec::new(),
-            rank_bytes: 0,
-            memory: MemorySplit::default(),
-            progress: Vec::new(),
-            events: Vec::new(),
-            x_fingerprint: 0,
-            by_messages: Vec::new(),
-            protection: None,
-            end_unix: None,
-            power: Vec::new(),
-            mxp: None,
-            slow: None,
-            cores: None,
-            outcome: Outcome::NotChecked,
-        }
-    }
-}
-
 /// What is known about a run before its first test.
 #[derive(Debug, Clone)]
 pub struct RunFacts {
@@ -195,8 +160,83 @@ pub struct RunFacts {
     pub configuration: Option<ConfigText>,
     /// The machine and the libraries that the job runs on.
     pub environment: Environment,
-    /// The result of the DGEMM self-test, if it was run.
     pub dgemm_self_test: Option<DgemmSelfTest>,
     /// The start of the run, in seconds since 1970.
     pub start_unix_seconds: i64,
+}
+
+/// The progress of a test at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Seconds since the first start of the timed part.
+    pub elapsed_seconds: f64,
+    /// Number of columns that are factored.
+    pub column: usize,
+}
+
+/// Largest number of samples of the progress: enough for a line across a page.
+const MOST: usize = 128;
+
+/// Samples of the progress, evenly spread over the panels.
+#[derive(Debug, Clone)]
+pub(crate) struct Samples {
+    kept: Vec<Sample>,
+    latest: Option<Sample>,
+    /// One sample is kept for this number of panels.
+    stride: usize,
+    seen: usize,
+}
+
+impl Default for Samples {
+    fn default() -> Self {
+        Self { kept: Vec::new(), latest: None, stride: 1, seen: 0 }
+    }
+}
+
+impl Samples {
+    /// Adds the sample that `column` columns are factored after `elapsed_seconds`.
+    pub(crate) fn push(&mut self, elapsed_seconds: f64, column: usize) {
+        let sample = Sample { elapsed_seconds, column };
+        self.latest = Some(sample);
+        if self.seen.is_multiple_of(self.stride) {
+            if self.kept.len() == MOST {
+                self.kept = self.kept.iter().copied().step_by(2).collect();
+                self.stride *= 2;
+            }
+            // After a thinning, this sample may be between two that are kept.
+            if self.seen.is_multiple_of(self.stride) {
+                self.kept.push(sample);
+            }
+        }
+        self.seen += 1;
+    }
+
+    /// The samples that are kept, and the latest.
+    pub(crate) fn list(&self) -> Vec<Sample> {
+        let mut list = self.kept.clone();
+        list.extend(self.latest.filter(|latest| list.last() != Some(latest)));
+        list
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_few_even_and_end_with_the_last() {
+        for panels in [0, 1, 2, 127, 128, 129, 200, 256, 257, 1000, 100_000] {
+            let mut samples = Samples::default();
+            for panel in 0..panels {
+                samples.push(panel as f64, panel);
+            }
+            let columns: Vec<usize> = samples.list().iter().map(|sample| sample.column).collect();
+            assert!(columns.len() <= MOST + 1 && columns.len() >= panels.min(MOST / 2), "{panels}");
+            assert_eq!(columns.last().copied(), panels.checked_sub(1));
+            let steps: Vec<usize> = columns.windows(2).map(|pair| pair[1] - pair[0]).collect();
+            if let [even @ .., last] = &steps[..] {
+                assert!(even.iter().all(|step| step == &steps[0]) && *last <= steps[0], "{panels}");
+            }
+        }
+    }
 }

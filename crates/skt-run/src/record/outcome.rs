@@ -6,7 +6,7 @@ pub use skt_host::norms::Norms;
 use skt_host::norms::any_number;
 
 /// How a test ended.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "status")]
 pub enum Outcome {
     /// The scaled residual is below the threshold.
@@ -26,6 +26,7 @@ pub enum Outcome {
         norms: Norms,
     },
     /// The threshold asks for no check; this counts as passed, as in the reference.
+    #[default]
     NotChecked,
     /// The factorization stopped at a pivot that is zero or not finite.
     Broke {

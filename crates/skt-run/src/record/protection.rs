@@ -82,7 +82,6 @@ pub struct RepairedRank {
     pub host: String,
     /// The rank's number in the run.
     pub rank: usize,
-    /// The rank's process row.
     pub process_row: usize,
     /// The rank's process column; Q or more for a rank of checksums.
     pub process_column: usize,
@@ -142,7 +141,6 @@ pub struct Stall {
     pub encode_seconds: f64,
     /// Seconds for the agreement that the parities are complete, and for COMMIT.
     pub agree_seconds: f64,
-    /// Seconds to copy the matrix.
     pub copy_seconds: f64,
 }
 

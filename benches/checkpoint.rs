@@ -100,7 +100,7 @@ struct Times {
 
 impl<'a> Bench<'a> {
     fn open(&self, hook: Arc<dyn Hook>) -> Result<Saved<'a>, CheckpointError> {
-        let memory = TestSegments::new(self.store, self.run, 0, RankProcess(self.team, None));
+        let memory = TestSegments::new(self.store, self.run, 0, RankProcess(self.team));
         let config =
             checkpoint_config(&self.settings, &memory, String::new(), &self.world.host(), 64);
         let config = config.expect("a store with a known name");

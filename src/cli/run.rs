@@ -357,7 +357,6 @@ pub(super) fn run_on(
             lines: args.power_log.settings(),
             level: args.power_level,
         }),
-        thread_variables: args.thread_variables.as_ref().map(ToString::to_string),
         blas: blas.clone(),
         mpi_library: Some(world.library_version()),
         lost_at,

@@ -1,7 +1,5 @@
 //! With a threaded BLAS under the reference, variables of the BLAS give the threads of a rank.
 
-use std::fmt;
-
 use skt_config::param::Param;
 
 /// The variables, each with its library: that library prefers it to `OMP_NUM_THREADS`.
@@ -57,13 +55,6 @@ impl ThreadVariables {
     }
 }
 
-impl fmt::Display for ThreadVariables {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = |(name, value): &(&str, String)| format!("{name}={}", value.escape_debug());
-        f.write_str(&self.0.iter().map(words).collect::<Vec<_>>().join(" "))
-    }
-}
-
 /// The number of threads of a value: the first of OpenMP's list, which has one for each level.
 fn number(value: &str) -> Option<usize> {
     let range = Param::Threads.info().range.expect("the row has a range");
@@ -88,11 +79,9 @@ mod tests {
             for library in ["OpenBLAS", "oneMKL", "BLIS", "libblas.so.3"] {
                 let variables = read(library, &[(name, "3")]);
                 assert_eq!((variables.threads(), variables.warnings()), (Some(3), vec![]));
-                assert_eq!(variables.to_string(), format!("{name}=3"));
             }
         }
         assert_eq!(read("OpenBLAS", &[]).threads(), None);
-        assert_eq!(read("OpenBLAS", &[]).to_string(), "");
     }
 
     #[test]

@@ -1,12 +1,11 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard};
 
 use skt_config::{Output, RunSpec, TestSpec};
 use skt_health::environment::Environment;
 use skt_health::slow::Named;
 use skt_host::messages;
-use skt_run::events::{RunEvents, Saved, Stepper};
+use skt_run::events::{RunEvents, Saved};
 use skt_run::record::{RunFacts, TestRecord};
 use skt_run::tuning::TUNING;
 
@@ -43,8 +42,7 @@ const WARNINGS: [&str; 10] = [
 
 pub(crate) struct RunOutput {
     options: OutputOptions,
-    /// Shared with functions that show lines on other threads.
-    progress: Arc<Mutex<Progress>>,
+    progress: Progress,
     reports: Option<Reports>,
 }
 
@@ -109,11 +107,7 @@ fn print_own(line: &str, all: bool) {
 
 impl RunOutput {
     pub(crate) fn new(options: OutputOptions, progress: Progress) -> Self {
-        Self { progress: Arc::new(Mutex::new(progress)), reports: None, options }
-    }
-
-    fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().expect("never held over a panic")
+        Self { progress, reports: None, options }
     }
 
     fn reports(&mut self) -> &mut Reports {
@@ -146,43 +140,33 @@ impl RunOutput {
 
 impl RunEvents for RunOutput {
     fn announce(&mut self, line: &str) {
-        self.progress().phase(line);
+        self.progress.phase(line);
     }
 
     fn step(&mut self, elapsed_seconds: f64, line: &str) {
-        self.progress().step(elapsed_seconds, line);
-    }
-
-    fn stepper(&self) -> Option<Stepper> {
-        if !self.progress().is_shown() {
-            return None;
-        }
-        let progress = Arc::clone(&self.progress);
-        Some(Box::new(move |seconds, line| {
-            progress.lock().expect("never held over a panic").step(seconds, line);
-        }))
+        self.progress.step(elapsed_seconds, line);
     }
 
     fn columns(&mut self, done: usize, n: usize, elapsed_seconds: f64) {
         let lines = self.reports.as_mut().and_then(|reports| reports.column_lines.as_mut());
         if let Some(lines) = lines {
-            self.progress.lock().expect("never held over a panic").clear();
+            self.progress.clear();
             // A reader that has left misses no result.
             let _ = lines.columns(done, n, elapsed_seconds);
         }
-        self.progress().columns(done, n, elapsed_seconds);
+        self.progress.columns(done, n, elapsed_seconds);
     }
 
     fn saved(&mut self, saved: &Saved) {
-        self.progress().saved(saved);
+        self.progress.saved(saved);
     }
 
     fn slow(&mut self, named: &Named) {
-        self.progress().slow(named.brief());
+        self.progress.slow(named.brief());
     }
 
     fn clear(&mut self) {
-        self.progress().clear();
+        self.progress.clear();
     }
 
     fn run_begins(

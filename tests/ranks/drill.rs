@@ -280,7 +280,7 @@ impl Cluster {
         let run = format!("{}{}", settings.run_id, self.tail(self.places[comm.rank()]));
         TestContext {
             nothing_hidden: false,
-            memory: TestSegments::new(store, &run, 0, RankProcess(team, None)),
+            memory: TestSegments::new(store, &run, 0, RankProcess(team)),
             host: self.host(comm.rank()),
             hook,
             guessed: GuessedRates { flops: 1e9, rank_read_bytes: 1e9 },

@@ -94,9 +94,6 @@ impl fmt::Display for Saved {
 /// What has been saved and is not reported yet.
 pub type SavedQueue = Rc<RefCell<Vec<Saved>>>;
 
-/// Shows a line about work, that many seconds after its begin.
-pub type Stepper = Box<dyn FnMut(f64, &str) + Send>;
-
 /// Callbacks of a run. Those of a test are called on each of its ranks; those of a run, and what
 /// [`super::job`] passes on of a test, on rank 0.
 pub trait RunEvents {
@@ -106,12 +103,6 @@ pub trait RunEvents {
     /// Called for work that is not counted in columns, `elapsed_seconds` after its begin, with a
     /// line about it.
     fn step(&mut self, _elapsed_seconds: f64, _line: &str) {}
-
-    /// A function that shows lines as [`Self::step`] does, on any thread; `None` if no one sees
-    /// them.
-    fn stepper(&self) -> Option<Stepper> {
-        None
-    }
 
     /// Called when a part of a test begins.
     fn phase(&mut self, _phase: Phase) {}

@@ -5,7 +5,7 @@
 //! panel, which costs two comparisons if no line is due. Nothing here reads a clock: elapsed times
 //! are arguments.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
 
 use crate::events::Saved;
@@ -40,19 +40,10 @@ pub struct Progress {
     line_shown: bool,
     /// The slow ranks in a few words.
     slow: Option<String>,
-    /// What has been saved since the last line.
-    saved: Vec<SavedLine>,
+    /// What has been saved last since the last line: a checkpoint, and images of each level.
+    saved: BTreeMap<Option<String>, String>,
     /// What a live line shows of that, and until when.
     saved_live: Option<(String, f64)>,
-}
-
-/// What has been saved of one kind: checkpoints, or the images of a level.
-struct SavedLine {
-    /// The level; `None` for checkpoints.
-    level: Option<String>,
-    /// The newest one.
-    line: String,
-    count: usize,
 }
 
 impl Progress {
@@ -76,11 +67,6 @@ impl Progress {
         progress
     }
 
-    /// Whether anything is shown.
-    pub fn is_shown(&self) -> bool {
-        self.out.is_some()
-    }
-
     /// Announces what begins now, e.g. `N=20000: generating the matrix`.
     pub fn phase(&mut self, what: &str) {
         if self.out.is_none() {
@@ -101,7 +87,7 @@ impl Progress {
             return;
         }
         self.show_saved();
-        if let Some(line) = self.take_saved().pop() {
+        if let Some((_, line)) = std::mem::take(&mut self.saved).pop_last() {
             self.saved_live = Some((line, elapsed_seconds + PLAIN_INTERVAL_SECONDS));
         }
         self.saved_live.take_if(|(_, until_seconds)| *until_seconds < elapsed_seconds);
@@ -125,35 +111,21 @@ impl Progress {
         self.slow = words;
     }
 
-    /// Notes what has been saved, to be shown with the next line: of checkpoints, and of the images
-    /// of each level, the newest one and their number.
+    /// Notes what has been saved, to be shown with the next line.
     pub fn saved(&mut self, saved: &Saved) {
-        if self.out.is_none() {
-            return;
-        }
-        let (level, line) = match saved {
-            Saved::Checkpoint { .. } => (None, saved.to_string()),
-            Saved::Images { level, .. } => (Some(level.clone()), saved.to_string()),
+        let level = match saved {
+            Saved::Checkpoint { .. } => None,
+            Saved::Images { level, .. } => Some(level.clone()),
         };
-        match self.saved.iter_mut().find(|of| of.level == level) {
-            Some(of) => (of.line, of.count) = (line, of.count + 1),
-            None => self.saved.push(SavedLine { level, line, count: 1 }),
-        }
+        self.saved.insert(level, saved.to_string());
     }
 
     /// Shows lines of what has been saved; a live line has it in itself.
     fn show_saved(&mut self) {
         if !self.live {
-            self.take_saved().iter().for_each(|line| self.show(line));
+            let saved = std::mem::take(&mut self.saved);
+            saved.values().for_each(|line| self.show(line));
         }
-    }
-
-    fn take_saved(&mut self) -> Vec<String> {
-        let line = |SavedLine { line, count, .. }| match count {
-            1 => line,
-            _ => format!("{line} (the last of {count})"),
-        };
-        self.saved.drain(..).map(line).collect()
     }
 
     /// Shows a line about work that is not counted in columns, if one is due after
@@ -371,10 +343,10 @@ mod tests {
         let text = screen.text();
         let lines: Vec<&str> = text.lines().collect();
         let want = [
-            "# checkpoint 3, 0.20 s, column 512 (the last of 3)",
+            "# checkpoint 3, 0.20 s, column 512",
             "# images of checkpoint 2 on local:/x complete, 1.25 s",
             "# N=20000: column 650, 9.4 %, 100.0 Gflop/s (now 100.0 Gflop/s), ETA 48 s",
-            "# checkpoint 5, 2.50 s, 0.25 s of it waited, column 1024 (the last of 2)",
+            "# checkpoint 5, 2.50 s, 0.25 s of it waited, column 1024",
             "# back substitution",
         ];
         assert_eq!(lines, want, "{text}");

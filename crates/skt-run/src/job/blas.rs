@@ -1,27 +1,24 @@
-//! The library of a job with `--blas auto`: all ranks agree on one, and load it before their first
-//! call.
+//! The libraries that a job chooses for itself: with `--blas auto` all ranks agree on one, and load
+//! it before their first call; with `--gemm bf16` each rank selects one, or all refuse the job.
 //!
-//! A restart takes the library that the run's data was computed with. Otherwise all ranks measure
+//! With `--blas auto` a restart takes the library that the run's data was computed with. Otherwise all ranks measure
 //! one library after the other at the same time, in rounds, so that what else a node does slows all
 //! of them alike.
 
-use serde::{Deserialize, Serialize};
-
+use crate::error::{JobError, agreed};
 use crate::protect::RunBlas;
 use skt_comm::{Comm, CommError, collect};
+use skt_config::{GemmPrecision, RunSpec};
+use skt_health::environment::BlasInfo;
+use skt_health::environment::bf16::{self, Bf16SelfTest};
 use skt_health::environment::library::{
     AUTO, AutoTrials, BlasChoice, ChosenBlas, KnownBlas, LibraryId, ROUNDS, RatedBlas, fastest,
     on_all,
 };
 use skt_host::messages;
 use skt_host::waits::Announced;
-
-/// What a rank knows of the libraries; none if it could not read that it is to choose.
-#[derive(Serialize, Deserialize)]
-struct RankKnown {
-    at: String,
-    known: Option<KnownBlas>,
-}
+use skt_solver::blas::bf16::{libraries, select};
+use skt_solver::team::Team;
 
 /// The library that all ranks are to call, and what reports contain of it.
 type Agreed = (LibraryId, BlasChoice);
@@ -41,10 +38,10 @@ pub fn settle(
     let _wait = Announced::begin("all ranks to choose their BLAS");
     let own = before.trials.as_deref();
     let at = format!("rank {} on {}", world.rank(), world.host());
-    let mine = RankKnown { at, known: own.map(AutoTrials::known) };
-    let all: Vec<RankKnown> = collect::all_gather_json(world, &mine)?;
-    let known = |rank: RankKnown| Some((rank.at, rank.known?));
-    let ranks: Vec<(String, KnownBlas)> = all.into_iter().filter_map(known).collect();
+    // A rank knows nothing of the libraries if it could not read that it is to choose.
+    let all: Vec<(String, Option<KnownBlas>)> =
+        collect::all_gather_json(world, &(at, own.map(AutoTrials::known)))?;
+    let ranks: Vec<_> = all.into_iter().filter_map(|(at, known)| Some((at, known?))).collect();
     let agreed = match agreed_before(&ranks, kept) {
         Some(agreed) => Ok(agreed),
         None => fastest_on_all(world, &ranks, own)?,
@@ -148,4 +145,42 @@ fn measure(
         results.push(why.map_or(Ok(rate), Err));
     }
     Ok(results)
+}
+
+/// Selects a library for products of bf16 if `spec` asks for it: the first one that is right and
+/// faster than SGEMM, when all ranks test theirs at once. Returns its test. Collective.
+pub(super) fn select_bf16(
+    world: &Comm,
+    team: &Team,
+    spec: &RunSpec,
+    blas: &BlasInfo,
+    seconds: f64,
+) -> Result<Option<Bf16SelfTest>, JobError> {
+    const REMEDY: &str = "load an OpenBLAS with sbgemm, oneMKL or AOCL-DLP on a processor with \
+                          instructions for bf16 (docs/mxp.md), or take --gemm fp32; --gemm \
+                          bf16-emulated computes the same factors anywhere";
+    if spec.gemm != GemmPrecision::Bf16 {
+        return Ok(None);
+    }
+    world.barrier()?;
+    let (mut found, mut flaws) = (None, Vec::new());
+    for library in libraries() {
+        let tested = bf16::run(library, team, seconds)?;
+        let Some(flaw) = tested.flaw() else {
+            found = Some((library, tested));
+            break;
+        };
+        flaws.push(format!("{}: {flaw}", tested.name()));
+    }
+    if flaws.is_empty() {
+        let blas = blas.words();
+        flaws.push(format!(
+            "no library multiplies bf16: {blas} has no such product, and there is no AOCL-DLP"
+        ));
+    }
+    let (host, flaws) = (world.host(), flaws.join("; "));
+    let why = format!("--gemm bf16 on {host}: {flaws}: {REMEDY}");
+    let (library, tested) = agreed(world, found.ok_or(why))?;
+    select(library);
+    Ok(Some(tested))
 }

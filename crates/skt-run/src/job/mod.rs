@@ -1,6 +1,5 @@
 //! A job: all tests of a run, on all its ranks, with setup, reports and exit code.
 
-mod bf16;
 mod blas;
 mod column_rates;
 mod idle;
@@ -40,7 +39,6 @@ use skt_host::clock::now_unix_seconds;
 use skt_host::counters::Root;
 use skt_host::messages;
 use skt_host::waits::Announced;
-use skt_solver::pgesv::CallLimit;
 use skt_store::store::StoreKind;
 
 /// The options of a job that are not part of the run.
@@ -48,8 +46,6 @@ use skt_store::store::StoreKind;
 pub struct JobOptions {
     /// The text of the configuration, if the run has one.
     pub configuration: Option<ConfigText>,
-    /// Variables of this rank's environment that set how many threads it runs, if they count.
-    pub thread_variables: Option<String>,
     /// Whether the job behaves as the reference does: tests that fail or are skipped do not show in
     /// the exit code, tests that do not fit into the memory are skipped, and warnings of the
     /// self-test are printed, as the report has them only after the first result.
@@ -62,7 +58,6 @@ pub struct JobOptions {
     pub meter: Option<MeterCommand>,
     /// When this process noticed the latest loss that it has outlived.
     pub lost_at: Option<Instant>,
-    /// The rank of this process in the run.
     pub rank_in_run: RankInRun,
 }
 
@@ -139,8 +134,12 @@ fn run_tests(
     if settings.is_on() {
         protect::deadline::listen();
         listen_to_signals(spec, settings, first);
-        if first {
-            print_warnings(&warnings(spec, settings, setup.rated.self_test.gflops_per_core));
+        let is_limited = settings.time_limit.end().is_some();
+        if first && is_limited && settings.levels.0.is_empty() {
+            messages::print(format_args!(
+                "warning: the time of this job is limited, and checkpoints are in memory alone: \
+                 --level keeps images in files, from which the next job continues"
+            ));
         }
     } else {
         grace::listen_unprotected();
@@ -212,24 +211,6 @@ fn interruption(spec: &RunSpec, settings: &Settings) -> String {
          hosts: the same command continues {from}; `skt-hpl store clean --run \
          {run}{store}{images}` on each host removes it.\n"
     )
-}
-
-/// Warnings about what the protection of a run cannot do: nothing of it outlives a limit of time,
-/// or, with checksums, even the shortest calls of the BLAS take long.
-fn warnings(spec: &RunSpec, settings: &Settings, gflops_per_core: f64) -> Vec<String> {
-    let has_levels = !settings.levels.0.is_empty();
-    let in_memory = "the time of this job is limited, and checkpoints are in memory alone: --level \
-                     keeps images in files, from which the next job continues";
-    let ends = settings.time_limit.end().is_some() && !has_levels;
-    let limit = CallLimit::tuned();
-    let nb = spec.nb.iter().copied().max().unwrap_or(0);
-    let seconds = limit.shortest_seconds(nb, 1e9 * gflops_per_core);
-    let is_slow = settings.method == Method::Abft && seconds > limit.seconds;
-    let slow = format!(
-        "the shortest calls of this BLAS take up to {seconds:.1} s (NB = {nb}), within which the \
-         launcher may kill other ranks than a dead one: a smaller --nb makes them shorter"
-    );
-    ends.then(|| in_memory.to_owned()).into_iter().chain(is_slow.then_some(slow)).collect()
 }
 
 /// Prints the first lines as warnings, and the number of the others.

@@ -25,9 +25,9 @@ pub(crate) struct PinningRequest {
 /// The cores of a rank's threads.
 #[derive(Debug)]
 pub(crate) struct Pinning {
-    plan: RankPlan,
+    pub plan: RankPlan,
     /// On the first rank of a host: the cores of all its ranks.
-    host: Option<HostPlan>,
+    pub host: Option<HostPlan>,
 }
 
 /// The cores of the ranks of a host.
@@ -46,28 +46,27 @@ pub(crate) struct HostPlan {
 }
 
 /// The cores of a rank, which the first rank of its host has chosen.
-#[derive(Debug, Serialize, Deserialize)]
-struct RankPlan {
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct RankPlan {
     /// The plan of the solver's threads; `None` where the system does not list its processors.
     solver: Option<CpuPlacement>,
     /// The CPU of the other threads, if one is kept for them.
     helper_cpu: Option<usize>,
     /// The CPUs of this host that are kept from the solver.
-    kept: Vec<usize>,
+    pub kept: Vec<usize>,
     /// Why there are no helper cores although they were requested.
-    refusal: Option<String>,
+    pub refusal: Option<String>,
     /// Processes on the cores to which the launcher has bound the rank, in words.
     shared_with: Option<String>,
 }
 
 impl RankPlan {
     fn with_solver(solver: Option<CpuPlacement>) -> Self {
-        let (helper_cpu, kept) = (None, Vec::new());
-        Self { solver, helper_cpu, kept, refusal: None, shared_with: None }
+        Self { solver, ..Self::default() }
     }
 
     fn refused(why: String) -> Self {
-        Self { refusal: Some(why), ..Self::with_solver(None) }
+        Self { refusal: Some(why), ..Self::default() }
     }
 
     /// The CPUs that the rank uses alone or with other ranks of its job. `mask` are those that it
@@ -190,21 +189,6 @@ impl Pinning {
         };
         let mut plans: Vec<RankPlan> = collect::broadcast_json(machine, &plans, 0)?;
         Ok(Self { plan: plans.swap_remove(machine.rank()), host })
-    }
-
-    /// On the first rank of a machine: the cores of all its ranks.
-    pub(crate) fn host(&self) -> Option<&HostPlan> {
-        self.host.as_ref()
-    }
-
-    /// Why there are no helper cores although they were requested.
-    pub(crate) fn refusal(&self) -> Option<&str> {
-        self.plan.refusal.as_deref()
-    }
-
-    /// The CPUs of this host that are kept from the solver.
-    pub(crate) fn kept(&self) -> &[usize] {
-        &self.plan.kept
     }
 
     /// Starts the solver's threads; the calling one is the first.

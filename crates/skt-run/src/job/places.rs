@@ -64,8 +64,6 @@ fn color(host: &str) -> u32 {
 /// What a rank computes with.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Software {
-    /// Variables of the rank's environment that set how many threads it runs, if they count.
-    pub thread_variables: Option<String>,
     /// The BLAS that `--blas` names for the rank.
     pub blas: ChosenBlas,
     /// The BLAS that the rank calls.
@@ -158,7 +156,6 @@ impl Places {
         let (host, memory) = (world.host(), memory::this_process());
         let sum = |name: Option<&str>| name.map_or(0, |name| checksum(name.as_bytes()));
         let own = serde_json::to_string(&Software {
-            thread_variables: options.thread_variables.clone(),
             blas: options.blas.clone(),
             called: CalledBlas::here(&options.blas),
         });
@@ -275,26 +272,6 @@ pub(crate) fn alike<'p, K: PartialEq>(
         (0..places.iter().len()).filter(|&other| key(&places[other]) == own).collect();
     let index = here.iter().position(|&other| other == rank).expect("it is like itself");
     (here, index)
-}
-
-/// The first rank with other variables about threads than rank 0, and what follows from that; none
-/// if there is no such rank.
-pub(crate) fn other_thread_variables(places: &Places, threads: usize) -> Option<String> {
-    let variables = |place: &Place| place.software.thread_variables.clone();
-    let first = variables(&places[0])?;
-    let rank = places.iter().position(|place| variables(place).as_ref() != Some(&first))?;
-    let words = |place: &Place| match place.software.thread_variables.as_deref() {
-        None | Some("") => "no variable for threads".to_owned(),
-        Some(variables) => variables.to_owned(),
-    };
-    Some(format!(
-        "rank 0 on {} has {}, and rank {rank} on {} has {}: all ranks run {threads} thread(s), as \
-         rank 0 has. Open MPI passes variables to other hosts with mpirun -x NAME",
-        places[0].host,
-        words(&places[0]),
-        places[rank].host,
-        words(&places[rank])
-    ))
 }
 
 /// What the job has chosen: the library of rank 0, as that of all ranks has its files, and the
@@ -498,7 +475,8 @@ mod tests {
     #[test]
     fn the_table_has_a_row_for_ranks_that_are_alike() {
         let first = serde_json::to_string(&Software::default()).unwrap();
-        let other = Software { thread_variables: Some("x=1".into()), ..Software::default() };
+        let blas = ChosenBlas { named: Some("x".into()), ..ChosenBlas::default() };
+        let other = Software { blas, ..Software::default() };
         let other = serde_json::to_string(&other).unwrap();
         let rank = |host: &str, rank, memory, bytes, software| {
             let place = Place { memory, available_bytes: Some(bytes), ..place(host, "m", "k") };
@@ -512,8 +490,8 @@ mod tests {
         assert_eq!(places.of_ranks, [0, 1, 0, 2]);
         assert_eq!(places.iter().map(|place| place.memory).collect::<Vec<_>>(), [1, 2, 1, 3]);
         assert_eq!(places[2].available_bytes, Some(60), "that of the first one");
-        let variables = |place: &Place| place.software.thread_variables.clone();
-        assert_eq!(places.kinds.iter().filter_map(variables).collect::<Vec<_>>(), ["x=1"; 2]);
+        let named = |place: &Place| place.software.blas.named.clone();
+        assert_eq!(places.kinds.iter().filter_map(named).collect::<Vec<_>>(), ["x"; 2]);
     }
 
     #[test]
@@ -521,23 +499,6 @@ mod tests {
         let places = all(&[place("a", "m", "k"), place("b", "n", "l"), place("c", "o", "k")]);
         assert_eq!(alike(&places, 2, |place| place.machine), (vec![0, 2], 1));
         assert_eq!(alike(&places, 2, |place| place.host.clone()), (vec![2], 0));
-    }
-
-    #[test]
-    fn a_rank_with_other_variables_is_named() {
-        let with = |variables: Option<&str>| {
-            let thread_variables = variables.map(str::to_owned);
-            with(Software { thread_variables, ..Software::default() })
-        };
-        let other_thread_variables =
-            |places: &[Place], threads| other_thread_variables(&all(places), threads);
-        let (four, none) = (with(Some("OMP_NUM_THREADS=4")), with(Some("")));
-        assert_eq!(other_thread_variables(&[four.clone(), four.clone()], 4), None);
-        assert_eq!(other_thread_variables(&[with(None), with(None)], 1), None);
-        let why = other_thread_variables(&[four.clone(), four.clone(), none.clone()], 4).unwrap();
-        let starts = "rank 0 on n has OMP_NUM_THREADS=4, and rank 2 on n has no variable for";
-        assert!(why.starts_with(starts), "{why}");
-        assert!(other_thread_variables(&[none, four], 1).unwrap().contains("1 thread(s)"));
     }
 
     #[test]
@@ -549,7 +510,7 @@ mod tests {
             let called = sum.map(called).unwrap_or_default();
             let (named, files) = (Some("x".into()), called.files.clone());
             let blas = ChosenBlas { named, files, failure, ..ChosenBlas::default() };
-            let software = Software { blas, called, ..Software::default() };
+            let software = Software { blas, called };
             Place { software: Arc::new(software), ..place(host, "m", "k") }
         };
         let refused = |ranks: &[(&str, Option<&str>)], kept: Option<&str>| {

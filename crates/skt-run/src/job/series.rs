@@ -62,7 +62,6 @@ pub(super) struct Tests<'a, 'e> {
     setup: &'a Setup<'a>,
     /// When this process noticed the latest loss that it has outlived.
     pub lost_at: Option<Instant>,
-    /// The rank of this process in the run.
     pub rank_in_run: RankInRun,
     pub events: &'e mut dyn RunEvents,
     /// The reported tests by result.
@@ -170,10 +169,8 @@ impl<'a, 'e> Tests<'a, 'e> {
                 first + 1
             ));
         }
-        self.with_images = self.find_images(world)?;
-        self.check_levels(world)?;
+        let nothing_later = self.find_images(world, first)?;
         self.check_groups()?;
-        let nothing_later = self.has_no_later_images(world, first)?;
         let is_reported = u8::from(self.report_done(first));
         if collect::broadcast_one(world, is_reported, 0)? == 0 {
             return Ok(Ran::unreported());
@@ -337,41 +334,53 @@ impl<'a, 'e> Tests<'a, 'e> {
         self.found != Some(first) && self.ledger.as_ref().is_some_and(has_begun)
     }
 
-    /// The tests that are too short for checkpoints but of which an earlier start left images,
-    /// because a signal or the end of its time made it save. Such a test is protected again, so
-    /// that it resumes from them. Collective.
-    fn find_images(&self, world: &Comm) -> Result<BTreeSet<usize>, CommError> {
-        let (settings, outlooks) = (self.settings, &self.setup.held.outlooks);
-        let is_short = |test: usize| outlooks.get(test) == Some(&Some(Outlook::TooShort));
-        let has_short = (0..outlooks.len()).any(is_short);
-        if !has_short || settings.levels.0.is_empty() || settings.resume == Resume::Never {
-            return Ok(BTreeSet::new());
-        }
-        let mut seen = vec![0; outlooks.len()];
-        if self.setup.is_first_on_host {
-            // A level that fails now shows none.
-            let with_images = protect::images::tests_with_images(settings).into_iter().flatten();
-            with_images.flatten().filter(|test| is_short(*test)).for_each(|test| seen[test] = 1);
-        }
-        collect::all_reduce(world, &mut seen, u8::max)?;
-        Ok((0..seen.len()).filter(|test| seen[*test] > 0).collect())
-    }
-
-    /// Refuses a first start that protects no test if a level cannot be read: the tests are too
-    /// short for checkpoints, and a misspelt folder would only show in a longer run. A protected
-    /// test checks its levels itself. Collective.
-    fn check_levels(&self, world: &Comm) -> Result<(), JobError> {
+    /// Looks for images of earlier starts, and notes of which tests too short for checkpoints there
+    /// are some, because a signal or the end of its time made a start save: such a test is
+    /// protected again, so that it resumes from them.
+    ///
+    /// Refuses a first start that protects no test if a level cannot be read: a misspelt folder
+    /// would only show in a longer run. A protected test checks its levels itself.
+    ///
+    /// Returns whether there are none of tests after `first`, so that a level failing later cannot
+    /// hide any. If a level is unreadable now, the ledger's note from an earlier start with the
+    /// same levels decides: images of a later test appear only after the ledger has one more
+    /// result. Collective.
+    fn find_images(&mut self, world: &Comm, first: usize) -> Result<bool, JobError> {
         let (settings, setup) = (self.settings, self.setup);
-        let is_first = self.ledger.as_ref().is_some_and(|ledger| ledger.borrow().is_new());
-        let is_protected = |test: usize| self.is_protected(test, settings.resume);
-        if !is_first
-            || settings.levels.0.is_empty()
-            || (0..setup.held.outlooks.len()).any(is_protected)
-        {
-            return Ok(());
+        let outlooks = &setup.held.outlooks;
+        let (tests, resume) = (outlooks.len(), settings.resume);
+        let is_wanted = tests > 1 || !self.is_protected(0, resume);
+        let Some(ledger) =
+            self.ledger.clone().filter(|_| is_wanted && !settings.levels.0.is_empty())
+        else {
+            return Ok(true);
+        };
+        let seen = setup.is_first_on_host.then(|| protect::images::tests_with_images(settings));
+        let seen = seen.unwrap_or_default();
+        // Of which tests there are images, and whether a level fails, which may have some.
+        let mut any = vec![0u8; tests + 1];
+        seen.iter().flatten().flatten().for_each(|&test| any[test.min(tests - 1)] = 1);
+        any[tests] = u8::from(seen.iter().any(Result::is_err));
+        collect::all_reduce(world, &mut any, u8::max)?;
+        let is_short = |test: &usize| outlooks[*test] == Some(Outlook::TooShort);
+        let has_images = |test: &usize| any[*test] > 0 && resume != Resume::Never;
+        self.with_images = (0..tests).filter(is_short).filter(has_images).collect();
+        let mut ledger = ledger.borrow_mut();
+        if ledger.is_new() && !(0..tests).any(|test| self.is_protected(test, resume)) {
+            agreed(world, seen.into_iter().try_for_each(|level| level.map(|_| ())))?;
         }
-        let levels = setup.is_first_on_host.then(|| protect::images::tests_with_images(settings));
-        agreed(world, levels.into_iter().flatten().try_for_each(|level| level.map(|_| ())))
+        if tests < 2 {
+            return Ok(true);
+        }
+        let mut levels: Vec<String> = settings.levels.0.iter().map(LevelSettings::name).collect();
+        levels.sort_unstable();
+        let levels = levels.join(",");
+        let has_later = (first + 1..tests).any(|test| any[test] > 0);
+        if !has_later && any[tests] > 0 {
+            return Ok(ledger.has_no_images_after(first, &levels));
+        }
+        ledger.note_no_images_after((!has_later).then_some(first), &levels)?;
+        Ok(!has_later)
     }
 
     /// Refuses tests too short for checkpoints on hosts that cannot have their groups, as only a
@@ -394,42 +403,6 @@ impl<'a, 'e> Tests<'a, 'e> {
     fn allows_shared_domains(&self) -> bool {
         let has_begun = |ledger: &Rc<RefCell<Ledger>>| !ledger.borrow().is_new();
         self.settings.allow_shared_domains || self.ledger.as_ref().is_some_and(has_begun)
-    }
-
-    /// Whether earlier starts left no images of tests after `first`, so that a level failing later
-    /// cannot hide any. If a level is unreadable now, the ledger's note from an earlier start with
-    /// the same levels decides: images of a later test appear only after the ledger has one more
-    /// result. Collective.
-    fn has_no_later_images(&mut self, world: &Comm, first: usize) -> Result<bool, JobError> {
-        let (settings, is_looking) = (self.settings, self.setup.is_first_on_host);
-        let has_levels = !settings.levels.0.is_empty() && self.spec.tests().len() > 1;
-        let Some(ledger) = self.ledger.as_ref().filter(|_| has_levels) else {
-            return Ok(true);
-        };
-        let mut ledger = ledger.borrow_mut();
-        let mut levels: Vec<String> = settings.levels.0.iter().map(LevelSettings::name).collect();
-        levels.sort_unstable();
-        let levels = levels.join(",");
-        let seen = is_looking.then(|| protect::images::tests_with_images(settings));
-        let seen = seen.unwrap_or_default();
-        let is_later = |tests: &BTreeSet<usize>| tests.iter().any(|test| *test > first);
-        let mut any = [
-            u8::from(seen.iter().flatten().any(is_later)),
-            // A level that fails may have some.
-            u8::from(seen.iter().any(Result::is_err)),
-        ];
-        collect::all_reduce(world, &mut any, u8::max)?;
-        match any {
-            [0, 0] => {
-                ledger.note_no_images_after(Some(first), &levels)?;
-                Ok(true)
-            }
-            [0, _] => Ok(ledger.has_no_images_after(first, &levels)),
-            [_, _] => {
-                ledger.note_no_images_after(None, &levels)?;
-                Ok(false)
-            }
-        }
     }
 
     /// The number of tests whose results are kept, from the first on.
@@ -567,10 +540,8 @@ impl<'a, 'e> Tests<'a, 'e> {
             return Ok(Reported { is_written, result, cores, done: None });
         }
         let ranks = ranks.comm.as_ref().expect("a rank of the grid");
-        let process = RankProcess(team, Some(&setup.memory_progress));
-        setup.memory_progress.show_by(watcher.stepper());
         let context = TestContext {
-            memory: TestSegments::new(setup.store, &settings.run_id, index, process)
+            memory: TestSegments::new(setup.store, &settings.run_id, index, RankProcess(team))
                 .under(setup.held.lock.clone()),
             nothing_hidden,
             host: ranks.host(),
@@ -588,7 +559,6 @@ impl<'a, 'e> Tests<'a, 'e> {
         grace::enable_last_message(true);
         watcher.announce("looking for data of an earlier start, and reserving memory");
         let ran = run_protected(ranks, test, &settings, context, &mut watcher);
-        setup.memory_progress.show_by(None);
         let (done, is_found) = ran?;
         let number = index + 1;
         let words = "was done by an earlier start, which ended before it removed the result";
@@ -638,7 +608,6 @@ pub(super) struct Reported<'a> {
 pub(super) struct Turn {
     /// The index of the test, from 0.
     pub index: usize,
-    /// The number of tests.
     pub tests: usize,
     /// How to treat data that an earlier start has left of the test.
     pub resume: Resume,

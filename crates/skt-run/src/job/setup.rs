@@ -9,13 +9,11 @@ use super::idle::IdleWatch;
 use super::outlook::{self, MeasuredRates};
 use super::pinning::{Pinning, PinningRequest};
 use super::places::{self, HostComms, Places, RankCores};
-use super::{JobOptions, bf16, blas, column_rates, store_hazards};
+use super::{JobOptions, blas, column_rates, store_hazards};
 use crate::error::{End, JobError, agreed};
 use crate::heartbeat;
 use crate::protect::hold::{Patience, RunLock};
-use crate::protect::{
-    self, Chosen, FaultInjector, Inject, MemoryProgress, Outlook, RankProcess, Settings,
-};
+use crate::protect::{self, Chosen, FaultInjector, Inject, Outlook, RankProcess, Settings};
 use skt_checkpoint::checkpoint::group::PlacementError;
 use skt_checkpoint::checkpoint::level::folder::{FolderOwner, ImageJob};
 use skt_checkpoint::checkpoint::level::owners::Claimant;
@@ -31,7 +29,6 @@ use skt_host::waits::Announced;
 use skt_host::{host, memory, messages};
 use skt_solver::blas::{library, peak};
 use skt_solver::team::Team;
-use skt_store::layout::Geometry;
 use skt_store::segments::Process as _;
 use skt_store::store::{Store, StoreKind};
 
@@ -60,9 +57,6 @@ pub(crate) struct Setup<'a> {
     pub rated: Rated,
     /// The hold of the run.
     pub held: Held,
-    /// Shows how far this rank has reserved the memory of a test.
-    pub memory_progress: MemoryProgress,
-    /// Whether this process is the first of its host.
     pub is_first_on_host: bool,
     /// Whether this process is the first of those that share its store, and keeps for them what the
     /// run has there.
@@ -84,7 +78,6 @@ struct Located {
     comms: HostComms,
     /// The ranks of this machine, where they are not those of the host.
     machine: Option<Comm>,
-    /// The cores of the ranks of this machine.
     cores: Vec<RankCores>,
     /// What an earlier start has chosen.
     kept: Option<Chosen>,
@@ -107,7 +100,6 @@ pub(crate) struct Pinned {
 pub(crate) struct Rated {
     /// The rate of DGEMM with all cores in use, as the mean over ranks.
     pub self_test: DgemmSelfTest,
-    /// The rates that this start has measured.
     pub rates: MeasuredRates,
     /// The run, with the rates of ranks if it measures them.
     pub spec: RunSpec,
@@ -158,7 +150,7 @@ impl Pinned {
         let threads = spec.threads;
         let wanted = PinningRequest { threads, helper_cores: settings.helper_cores, pin: spec.pin };
         let pinning = Pinning::new(located.machine(), &located.cores, &wanted)?;
-        agreed(world, pinning.refusal().map_or(Ok(()), |why| Err(why.to_owned())))?;
+        agreed(world, pinning.plan.refusal.clone().map_or(Ok(()), Err))?;
         let team = pinning.start_team(threads).map_err(|why| {
             let remedy = "lower --threads or raise ulimit -u";
             let text = format!("cannot start {threads} threads a rank: {why}; {remedy}");
@@ -172,7 +164,7 @@ impl Pinned {
             mpi_library: located.options.mpi_library.clone(),
             hosts: places::hosts(&located.places),
             pinning: pinning.words(),
-            helper_cpus: pinning.kept().to_vec(),
+            helper_cpus: pinning.plan.kept.clone(),
             bf16: None,
         };
         Ok(Self { team, environment, pinning })
@@ -184,7 +176,7 @@ impl Rated {
     fn new(job: Job, located: &Located, pinned: &mut Pinned) -> Result<Self, JobError> {
         let Job { world, spec, settings, .. } = job;
         let Pinned { team, environment, pinning } = pinned;
-        let idle = pinning.host().map(IdleWatch::start);
+        let idle = pinning.host.as_ref().map(IdleWatch::start);
         let test_seconds = self_test_seconds(spec);
         let (mut self_test, mean) = self_test(world, team, test_seconds)?;
         let idle_cores = idle.map(|watch| watch.idle_cores(spec.threads));
@@ -206,7 +198,6 @@ impl Rated {
         let findings = collect::all_gather_some_json(world, findings.as_ref())?;
         let findings = doctor::joined(findings.into_iter().flat_map(|(_, findings)| findings));
         self_test.warnings = warnings(lack, findings);
-        self_test.warnings.extend(places::other_thread_variables(&located.places, spec.threads));
         self_test.warnings.extend(places::other_blas(&located.places));
         let mut rates = MeasuredRates {
             gflops_per_core: self_test.gflops_per_core,
@@ -216,8 +207,7 @@ impl Rated {
         if settings.is_on() {
             rates.rank_read_bytes = rank_read_bytes(world, team, spec)?;
         }
-        environment.bf16 =
-            bf16::select_library(world, team, spec, &environment.blas, test_seconds)?;
+        environment.bf16 = blas::select_bf16(world, team, spec, &environment.blas, test_seconds)?;
         let measure = |times: f64| Ok(selftest::dgemm_rates(team, times * test_seconds)?.mean);
         let kept = located.kept.as_ref();
         let (spec, doubt) = column_rates::settle(world, spec, kept, mean, measure)?;
@@ -301,7 +291,7 @@ fn wait_for_memory(job: Job, located: &mut Located) -> Result<(), JobError> {
     let Located { places, comms, options, .. } = located;
     let Some(bytes) = lacking_bytes(places) else { return Ok(()) };
     let (bytes, team) = (|| bytes, Team::solo());
-    let process = RankProcess(&team, None);
+    let process = RankProcess(&team);
     let (mut patience, mut pause) = (Patience::new(&bytes, &process), PAUSES.0);
     let may_come = || {
         let is_over = patience.is_over(true);
@@ -342,7 +332,7 @@ fn take_lock(job: Job, index: usize) -> Result<Option<Arc<RunLock>>, JobError> {
         return Ok(None);
     }
     let (team, host) = (Team::solo(), world.host());
-    let taken = RunLock::take(store, &settings.run_id, &host, index, &RankProcess(&team, None))?;
+    let taken = RunLock::take(store, &settings.run_id, &host, index, &RankProcess(&team))?;
     let in_use = taken.as_ref().err().map(|why| (why.to_string(), why.passes()));
     let all = collect::all_gather_some_json(world, in_use.as_ref())?;
     match all.first() {
@@ -358,7 +348,7 @@ fn take_folders(job: Job, index: usize, lock: &RunLock) -> Result<Vec<FolderOwne
         return Ok(Vec::new());
     };
     let (team, host) = (Team::solo(), world.host());
-    let process = RankProcess(&team, None);
+    let process = RankProcess(&team);
     let (supervisor, outlives_losses) = (process.supervisor(), settings.on_loss.is_outlived());
     let claimant = Claimant {
         job: ImageJob { number, host, supervisor, outlives_losses },
@@ -438,7 +428,6 @@ impl<'a> Setup<'a> {
         let is_first_on_host = index_on_host == 0;
         Ok(Self {
             store,
-            memory_progress: MemoryProgress::default(),
             is_first_on_host,
             is_keeper: located.index_in_store == 0,
             job_here: is_first_on_host.then(|| places.job_part(&located.cores, &world.host())),
@@ -588,7 +577,7 @@ fn check_memory_of(test: &TestSpec, settings: &Settings, places: &Places) -> Opt
     // Ranks beyond the grid stay idle and hold nothing. Ranks of a job that continues after a loss
     // may be missing.
     let ranks = test.ranks();
-    let geometry = smallest_group(test, settings, places, ranks);
+    let geometry = protect::smallest_group(test, settings, places.hosts_of(ranks));
     let bytes = |n: usize| {
         let test = TestSpec { n, ..test.clone() };
         protect::memory_split(&test, settings, geometry).total()
@@ -596,21 +585,12 @@ fn check_memory_of(test: &TestSpec, settings: &Settings, places: &Places) -> Opt
     preflight::check(test.n, &places::shares(places, ranks), bytes).err()
 }
 
-fn smallest_group(
-    spec: &TestSpec,
-    settings: &Settings,
-    places: &Places,
-    ranks: usize,
-) -> Option<Geometry> {
-    protect::smallest_group(spec, settings, places.hosts_of(ranks))
-}
-
 /// The memory that protection takes in the test with the largest memory, in words; `None` without
 /// checkpoints.
 fn memory_note(spec: &RunSpec, settings: &Settings, places: &Places) -> Option<String> {
     let splits = spec.tests().into_iter().filter_map(|test| {
         let ranks = Some(test.ranks()).filter(|ranks| *ranks <= places.iter().len())?;
-        let geometry = smallest_group(&test, settings, places, ranks)?;
+        let geometry = protect::smallest_group(&test, settings, places.hosts_of(ranks))?;
         Some((geometry, protect::memory_split(&test, settings, Some(geometry))))
     });
     let (geometry, split) = splits.max_by_key(|(_, split)| split.total())?;

@@ -1,9 +1,6 @@
 //! Checks that the hosts' stores can keep the segments of a job, and warns of what may remove them.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
-use skt_host::shown::and_more;
 
 use super::places::Places;
 use super::print_warnings;
@@ -55,7 +52,11 @@ pub(crate) fn refuse(
     });
     let all = collect::all_gather_some_json(world, report.as_ref())?;
     if world.rank() == 0 {
-        print_warnings(&report_warnings(all.iter().map(|(_, report)| report)));
+        let of_host = |(_, report): &(usize, HostReport)| {
+            let HostReport { host, warnings, .. } = report;
+            warnings.iter().map(|text| format!("{host}: {text}")).collect::<Vec<_>>()
+        };
+        print_warnings(&all.iter().flat_map(of_host).collect::<Vec<_>>());
     }
     let lacking = all.iter().find_map(|(_, report)| Some((&report.host, report.lack.as_ref()?)));
     lacking.map_or(Ok(()), |(host, lack)| {
@@ -97,43 +98,4 @@ fn ranks_in_store(test: &TestSpec, places: &Places, rank: usize) -> u64 {
 /// Bytes of the largest segment of a test.
 fn rank_bytes(test: &TestSpec, settings: &Settings, places: &Places) -> u64 {
     protect::segment_bytes(test, settings, places.hosts_of(test.ranks()))
-}
-
-/// Each warning once, with the hosts that it applies to.
-fn report_warnings<'a>(all: impl Iterator<Item = &'a HostReport>) -> Vec<String> {
-    const HOSTS: usize = 3;
-    let mut hosts_of: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for report in all {
-        for warning in &report.warnings {
-            hosts_of.entry(warning).or_default().push(&report.host);
-        }
-    }
-    let line = |(text, hosts): (&str, Vec<&str>)| {
-        let first = hosts[..hosts.len().min(HOSTS)].join(", ");
-        format!("{first}{}: {text}", and_more(hosts.len(), HOSTS))
-    };
-    hosts_of.into_iter().map(line).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_warning_of_many_hosts_is_one_line() {
-        let report = |host: &str, warnings: &[&str]| HostReport {
-            host: host.into(),
-            lack: None,
-            room_bytes: None,
-            warnings: warnings.iter().map(|&text| text.to_owned()).collect(),
-        };
-        let all = [
-            report("a", &["x"]),
-            report("b", &["x", "y"]),
-            report("c", &[]),
-            report("d", &["x"]),
-            report("e", &["x"]),
-        ];
-        assert_eq!(report_warnings(all.iter()), ["a, b, d and 1 more: x", "b: y"]);
-    }
 }

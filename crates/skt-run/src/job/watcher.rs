@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use skt_host::units::{self, counted};
 
 use crate::cores::TestCores;
-use crate::events::{Phase, RunEvents, Saved, SavedQueue, Stepper};
+use crate::events::{Phase, RunEvents, Saved, SavedQueue};
 use crate::heartbeat;
 use crate::power::TestPower;
 use crate::protect::{self, FaultInjector};
@@ -54,7 +54,6 @@ impl Watcher<'_> {
         }
     }
 
-    /// Reports what the protection has saved.
     fn report_saved(&mut self) {
         let saved = self.saved.take();
         saved.iter().for_each(|saved| self.events.saved(saved));
@@ -123,11 +122,6 @@ impl RunEvents for Watcher<'_> {
         self.samples.push(elapsed_seconds, done);
         self.report_saved();
         self.events.columns(done, n, elapsed_seconds);
-    }
-
-    fn stepper(&self) -> Option<Stepper> {
-        let (mut show, n) = (self.events.stepper()?, self.test.n);
-        Some(Box::new(move |seconds, line| show(seconds, &format!("N={n}: {line}"))))
     }
 
     fn step(&mut self, elapsed_seconds: f64, line: &str) {

@@ -713,10 +713,8 @@ impl SolverEvents for RunWatcher<'_, '_, '_> {
         let slow = self.watch.as_mut().map_or(Ok(None), |watch| watch.progress(rates))?;
         slow.into_iter().for_each(|slow| self.events.slow(&slow));
         let seconds = self.keep_times(phases);
-        if !self.test.settings.levels.0.is_empty() {
-            let images = self.images_seen.completed(&self.test.checkpointer.level_reports());
-            images.iter().for_each(|images| self.events.saved(images));
-        }
+        let images = self.images_seen.completed(&self.test.checkpointer.level_reports());
+        images.iter().for_each(|images| self.events.saved(images));
         let next = done.div_ceil(self.test.spec.nb);
         self.test.schedule.measure(self.next..next, self.step_at.elapsed().as_secs_f64());
         (self.next, self.step_at) = (next, Instant::now());

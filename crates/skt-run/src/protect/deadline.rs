@@ -55,9 +55,7 @@ pub(crate) fn is_asked() -> bool {
 /// The predicted times of a run at a cut.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Ahead {
-    /// Seconds of the next step.
     pub step_seconds: f64,
-    /// Seconds of the rest of the run.
     pub rest_seconds: f64,
     /// Seconds of a checkpoint and its images.
     pub save_seconds: f64,

@@ -132,7 +132,7 @@ mod tests {
             let (store, team) = (Files::in_folder(nodes[world.rank()].path()), Team::solo());
             let header = |test| (test == 0).then(|| header_layout(RUN, test, RANKS));
             let removed = remove_left_over(&world, &store, RUN, true, header).unwrap();
-            let memory = TestSegments::new(&store, RUN, 0, RankProcess(&team, None));
+            let memory = TestSegments::new(&store, RUN, 0, RankProcess(&team));
             let host = format!("{}", nodes[world.rank()].path().display());
             let settings = Settings { resume, group_size: RANKS, ..Settings::new(RUN) };
             let config =

@@ -9,13 +9,13 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use skt_host::phases::{EarlierStarts, PhaseParts, PhaseTotals, Phases};
 
-use super::beginning::{Beginning, Begun};
 use super::chosen::Chosen;
 use super::clock::{Clock, ClockReading, Origin, state_seconds};
 use super::deadline::{self, Ahead};
 use super::history::{TAKEN_KEPT, Taken, remember};
 use super::images::{self, ImagesSeen};
 use super::interval::{CheckpointSchedule, GuessedRates};
+use super::ledger::{Beginning, Begun};
 use super::recorder::{KeptClock, Known, Recorder};
 use super::segments::{TestSegments, checkpoint_config};
 use super::split::{ALIGN_BYTES, matrix_shape, memory_split, region_shape, test_state_bytes};
@@ -55,19 +55,12 @@ pub(super) const STATE_FORMAT: (&str, u32) = ("state_format", 7);
 /// rank 0 is kept.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct TestState {
-    /// Columns that are factored and applied; `skt-hpl store list` prints them.
-    column: usize,
-    /// Seconds of the timed part, over all starts, when this checkpoint was taken.
-    elapsed_seconds: f64,
-    /// The clocks when the timed part began.
-    origin: Origin,
+    #[serde(flatten)]
+    kept: KeptClock,
     #[serde(flatten)]
     costs: CheckpointCosts,
-    restarts: Vec<Restart>,
     /// The phases of all starts up to this checkpoint, and what losses have cost.
     earlier: EarlierStarts,
-    /// What the start has chosen that took this checkpoint.
-    chosen: Chosen,
     /// What the refinement of HPL-MxP had reached; its x is in the region, below the matrix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     refined: Option<Refined>,
@@ -150,7 +143,6 @@ pub type RankInRun = Rc<Cell<Option<usize>>>;
 
 /// The arguments of `open` besides the test.
 pub struct TestContext<'a> {
-    /// The segments of this test on this node.
     pub memory: TestSegments<'a>,
     /// Whether no image of this test existed when the job began ([`Config::nothing_hidden`]).
     pub nothing_hidden: bool,
@@ -326,25 +318,21 @@ impl<'a> Protected<'a> {
     /// What a checkpoint of this moment would have besides the matrix, except for the panel and the
     /// time.
     fn state(&self) -> TestState {
-        let KeptClock { elapsed_seconds, origin, restarts, interruptions, chosen, .. } =
-            self.recorder.kept.clone();
-        let column = self.column(self.saved_panel);
+        let kept =
+            KeptClock { column: self.column(self.saved_panel), ..self.recorder.kept.clone() };
+        let earlier = EarlierStarts { totals: self.totals, interruptions: kept.interruptions };
         let (costs, refined) = (self.costs.clone(), self.refined.clone());
-        let earlier = EarlierStarts { totals: self.totals, interruptions };
-        TestState { column, elapsed_seconds, origin, costs, restarts, earlier, chosen, refined }
+        TestState { kept, costs, earlier, refined }
     }
 
     /// Continues from the state of a checkpoint, with the choices of this start.
     fn take_state(&mut self, state: TestState) {
-        let TestState {
-            column, elapsed_seconds, origin, costs, restarts, earlier, refined, ..
-        } = state;
-        let chosen = std::mem::take(&mut self.recorder.kept.chosen);
-        let EarlierStarts { totals, interruptions } = earlier;
-        self.saved_panel = column.div_ceil(self.spec.nb);
+        let TestState { kept, costs, earlier: EarlierStarts { totals, interruptions }, refined } =
+            state;
+        self.saved_panel = kept.column.div_ceil(self.spec.nb);
         (self.costs, self.totals, self.refined) = (costs, totals, refined);
-        self.recorder.kept =
-            KeptClock { column, elapsed_seconds, origin, restarts, interruptions, chosen };
+        let chosen = std::mem::take(&mut self.recorder.kept.chosen);
+        self.recorder.kept = KeptClock { interruptions, chosen, ..kept };
     }
 
     /// Notes that this start resumes from a checkpoint, or begins with only the clock of earlier
@@ -481,11 +469,11 @@ impl<'a> Protected<'a> {
     fn checkpoint(&mut self, next: usize) -> Result<(), CheckpointError> {
         let (start, active) = (Instant::now(), self.active());
         let mut state = self.state();
-        state.column = self.column(next);
-        state.elapsed_seconds = self.recorder.seconds();
+        state.kept.column = self.column(next);
+        state.kept.elapsed_seconds = self.recorder.seconds();
         state.costs.checkpoints += 1;
         let capacity_bytes = test_state_bytes(&self.spec);
-        let (state, bytes) = result::fit(state, capacity_bytes, |state| &mut state.restarts);
+        let (state, bytes) = result::fit(state, capacity_bytes, |state| &mut state.kept.restarts);
         let begun = self.begun.take();
         let (stats, skew_seconds) = match &begun {
             None => {
@@ -538,7 +526,7 @@ impl<'a> Protected<'a> {
     ) -> Result<(), CheckpointError> {
         const SECONDS: usize = size_of::<CheckpointSeconds>() / size_of::<f64>();
         let mut most = [0.0; 1 + SECONDS];
-        most[0] = state.elapsed_seconds;
+        most[0] = state.kept.elapsed_seconds;
         most[1..].copy_from_slice(&bytemuck::cast::<_, [f64; SECONDS]>(cost));
         collect::all_max(self.checkpointer.comm(), &mut most)?;
         let [elapsed_seconds, most @ ..] = most;
@@ -569,12 +557,9 @@ impl<'a> Protected<'a> {
         Ok(())
     }
 
-    /// Notes the images that are complete.
     fn note_images(&mut self) {
-        if !self.settings.levels.0.is_empty() {
-            let images = self.images_seen.completed(&self.checkpointer.level_reports());
-            self.saved.borrow_mut().extend(images);
-        }
+        let images = self.images_seen.completed(&self.checkpointer.level_reports());
+        self.saved.borrow_mut().extend(images);
     }
 
     /// Whether all ranks take a checkpoint before panel `panel`, as rank 0 decides.
@@ -606,7 +591,12 @@ impl<'a> Protected<'a> {
             // The last cut was made only to check the time.
             self.due
         } else {
-            self.warn_of_interval(panel);
+            let may_warn =
+                self.has_taken && !self.has_warned && self.checkpointer.comm().rank() == 0;
+            if let Some(warning) = self.schedule.warning().filter(|_| may_warn) {
+                self.has_warned = true;
+                messages::print(format_args!("warning: {warning}"));
+            }
             self.schedule.next_due(panel)
         };
         if self.learns() {
@@ -616,15 +606,6 @@ impl<'a> Protected<'a> {
         let [due, look] = collect::broadcast_one(self.checkpointer.comm(), [due, look], 0)?;
         self.due = due;
         Ok(due.min(look))
-    }
-
-    /// Warns once, on rank 0, of an interval that the checkpoints measured so far do not go with.
-    fn warn_of_interval(&mut self, panel: usize) {
-        let may_warn = self.has_taken && !self.has_warned && self.checkpointer.comm().rank() == 0;
-        if let Some(warning) = self.schedule.warning(panel).filter(|_| may_warn) {
-            self.has_warned = true;
-            messages::print(format_args!("warning: {warning}"));
-        }
     }
 
     /// Whether this start has limited time and has not measured a checkpoint yet. Rank 0's answer
@@ -908,20 +889,20 @@ mod tests {
         assert_eq!(STATE_FORMAT.1, 7, "and other bytes here");
         let json = concat!(
             r#"{"column":512,"elapsed_seconds":9.1,"origin":{"unix_seconds":1700000000.5,"#,
-            r#""uptimes":[[7,12.5],[18446744073709551615,0.1]]},"checkpoints":3,"#,
+            r#""uptimes":[[7,12.5],[18446744073709551615,0.1]]},"restarts":[{"epoch":4,"#,
+            r#""column":512,"rebuilt_ranks":[1,3],"damaged_blocks":2,"start_seconds":7.25,"#,
+            r#""lost_seconds":1.5,"down_seconds":0.5,"recover_seconds":0.125,"is_by_wall_clock":true,"#,
+            r#""wall_clock_step_seconds":-3.5,"repair_seconds":null,"undone_ranks":0,"#,
+            r#""level":"disk"}],"chosen":{"blas":{"named":"x","called":{"words":"X 1","#,
+            r#""kernel":"Zen","files":{"libx.so":"77"},"is_built_in":false}}},"checkpoints":3,"#,
             r#""checkpoint_seconds":0.3,"stall_seconds":0.2,"stall":{"begin_seconds":0.01,"#,
             r#""turn_seconds":0.02,"encode_seconds":0.03,"agree_seconds":0.04,"#,
             r#""copy_seconds":0.05},"skew_seconds":0.06,"encode_seconds":0.07,"#,
             r#""copy_seconds":0.08,"saved_bytes":18446744073709551615,"#,
-            r#""taken":[[1.5,0.0,4,512,1048576]],"restarts":[{"epoch":4,"column":512,"#,
-            r#""rebuilt_ranks":[1,3],"damaged_blocks":2,"start_seconds":7.25,"#,
-            r#""lost_seconds":1.5,"down_seconds":0.5,"recover_seconds":0.125,"is_by_wall_clock":true,"#,
-            r#""wall_clock_step_seconds":-3.5,"repair_seconds":null,"undone_ranks":0,"#,
-            r#""level":"disk"}],"earlier":{"totals":{"max":[0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9],"#,
+            r#""taken":[[1.5,0.0,4,512,1048576]],"#,
+            r#""earlier":{"totals":{"max":[0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9],"#,
             r#""mean":[0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9]},"interruptions":{"#,
-            r#""lost_seconds":1.0,"down_seconds":2.0,"recovery_seconds":3.0}},"#,
-            r#""chosen":{"blas":{"named":"x","called":{"words":"X 1","kernel":"Zen","#,
-            r#""files":{"libx.so":"77"},"is_built_in":false}}}}"#,
+            r#""lost_seconds":1.0,"down_seconds":2.0,"recovery_seconds":3.0}}}"#,
         );
         let state: TestState = serde_json::from_str(json).expect("a state of this format");
         assert_eq!(serde_json::to_string(&state).expect("plain data"), json);

@@ -4,7 +4,6 @@
 //! checkpoints; this module connects them.
 
 pub mod abft;
-mod beginning;
 mod chosen;
 mod clock;
 pub mod deadline;
@@ -25,17 +24,17 @@ mod wrong;
 
 use skt_checkpoint::checkpoint::parameters::{FORMAT, FORMAT_NAME};
 
-pub use beginning::Beginning;
 pub use chosen::{Chosen, RunBlas};
 pub use clock::{Clock, ClockReading};
 pub use guard::{Done, Opened, Protected, RankInRun, TestContext, guessed_schedule, open};
 pub use inject::FaultInjector;
 pub(crate) use interval::panel_flops;
 pub use interval::{CheckpointSchedule, GuessedRates, Outlook};
+pub use ledger::Beginning;
 pub(crate) use ledger::kept_choices;
 pub use segments::{
-    MemoryProgress, RankProcess, StoredCheckpoint, TestSegments, checkpoint_config, column_in,
-    left_by_others, stored_checkpoints,
+    RankProcess, StoredCheckpoint, TestSegments, checkpoint_config, column_in, left_by_others,
+    stored_checkpoints,
 };
 pub(crate) use segments::{found_test, store_flag, sweep_tests};
 pub use skt_checkpoint::checkpoint::level::settings::{LevelSettings, Levels};

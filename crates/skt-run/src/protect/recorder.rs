@@ -19,9 +19,9 @@ use skt_config::protection::Settings;
 use skt_solver::pgesv::SolveError;
 
 /// What checkpoints keep of a run's clock; the same on all ranks.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct KeptClock {
-    /// Columns that are eliminated; `skt-hpl store list` prints them. With `abft` alone.
+    /// Columns that are eliminated; `skt-hpl store list` prints them.
     pub column: usize,
     /// Seconds of the timed part, over all starts, when this was kept.
     pub elapsed_seconds: f64,

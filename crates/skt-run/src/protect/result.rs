@@ -190,7 +190,8 @@ mod tests {
             by_messages: vec!["panels".into(); 2],
             protection: Some(protection),
             end_unix: Some(0.0),
-            ..TestRecord::not_run(spec)
+            spec,
+            ..TestRecord::default()
         });
         record.power = vec![reading(); 2];
         record.outcome = Outcome::Failed {

@@ -9,7 +9,6 @@ use serde::Deserialize;
 use skt_host::shown::{and_more, shell_quoted};
 use skt_host::units;
 
-use crate::events::Stepper;
 use crate::heartbeat;
 use skt_checkpoint::checkpoint::header::newest_checkpoint;
 use skt_checkpoint::checkpoint::protocol::Config;
@@ -30,42 +29,10 @@ const WAITS: &str =
     "waits for another start of the same run to end, which still holds its memory here";
 static REPORTED: Once = Once::new();
 
-/// Shows how far this rank has reserved the memory of a test.
-#[derive(Default)]
-pub struct MemoryProgress(Mutex<Option<Stepper>>);
-
-impl MemoryProgress {
-    /// Shows lines by `stepper` from now on, if there is one.
-    pub(crate) fn show_by(&self, stepper: Option<Stepper>) {
-        *self.0.lock().expect("never held over a panic") = stepper;
-    }
-
-    fn show(&self, seconds: f64, done_bytes: usize, bytes: usize) {
-        if seconds > SILENT_SECONDS
-            && let Some(show) = &mut *self.0.lock().expect("never held over a panic")
-        {
-            show(seconds, &reserving_line(seconds, done_bytes, bytes));
-        }
-    }
-}
-
-/// The line about a segment of `bytes` bytes, of which `done_bytes` are reserved after `seconds`.
-fn reserving_line(seconds: f64, done_bytes: usize, bytes: usize) -> String {
-    let (done_bytes, bytes) = (done_bytes.min(bytes) as u64, bytes as u64);
-    let left_seconds = (bytes - done_bytes) as f64 * seconds / done_bytes as f64;
-    format!(
-        "reserving memory: {} of {} a rank, ETA {}",
-        units::bytes(done_bytes),
-        units::bytes(bytes),
-        units::span(left_seconds)
-    )
-}
-
-/// The process of a rank, by its threads, and what shows its progress, if anything does.
+/// The process of a rank, by its threads.
 #[derive(Clone, Copy)]
-pub struct RankProcess<'a>(pub &'a Team, pub Option<&'a MemoryProgress>);
+pub struct RankProcess<'a>(pub &'a Team);
 
-/// The segments of one test of a run on this node.
 pub type TestSegments<'a> = RunSegments<'a, RankProcess<'a>>;
 
 /// The name of the segments of test `part` of a run, which their headers hold.
@@ -107,7 +74,7 @@ impl Process for RankProcess<'_> {
         let parts_a_thread = bytes.div_ceil(self.0.threads()).div_ceil(TOUCHED_BYTES).max(1);
         let parts = self.0.threads() * parts_a_thread;
         let (failed, done) = (Mutex::new(None), Mutex::new(0u64));
-        let (begun, shown) = (Instant::now(), self.1);
+        let begun = Instant::now();
         // Each thread touches a part, so that its pages are near the cores that use them.
         self.0.split(parts, 1, |range| {
             for part in range {
@@ -116,22 +83,14 @@ impl Process for RankProcess<'_> {
                 }
                 let mut done = done.lock().expect("touch lock");
                 *done += 1;
-                let seconds = begun.elapsed().as_secs_f64();
-                heartbeat::wait(seconds, *done, 0.0);
-                if let Some(shown) = shown {
-                    let done_bytes = bytes.div_ceil(parts).saturating_mul(*done as usize);
-                    shown.show(seconds, done_bytes, bytes);
-                }
+                heartbeat::wait(begun.elapsed().as_secs_f64(), *done, 0.0);
             }
         });
         failed.into_inner().expect("touch lock").map_or(Ok(()), Err)
     }
 
-    fn reserves(&self, seconds: f64, done_bytes: usize, bytes: usize) {
+    fn reserves(&self, seconds: f64, done_bytes: usize, _: usize) {
         heartbeat::wait(seconds, done_bytes as u64, 0.0);
-        if let Some(shown) = self.1 {
-            shown.show(seconds, done_bytes, bytes);
-        }
     }
 
     /// Any rank reports this, because rank 0 may have no memory to pass over.
@@ -227,23 +186,21 @@ pub fn column_in(state: &[u8]) -> Option<usize> {
 pub fn stored_checkpoints(
     store: &(dyn Store + Send + Sync),
 ) -> Result<BTreeMap<String, Vec<StoredCheckpoint>>, StoreError> {
-    let mut all: BTreeMap<(String, usize), StoredCheckpoint> = BTreeMap::new();
     let tests: BTreeSet<(String, usize)> = (store.list()?.iter())
         .filter(|info| info.is_ready)
         .filter_map(|info| Some((info.name.run().to_owned(), parse_role(info.name.role())?.0)))
         .collect();
+    let mut runs: BTreeMap<String, Vec<StoredCheckpoint>> = BTreeMap::new();
     for (run, test) in tests {
         let mut segments = RunSegments::new(store, &run, test, Plain);
-        for id in segments.list().unwrap_or_default() {
-            let Some((epoch, state)) = newest_checkpoint(&mut segments, id) else { continue };
-            let found = StoredCheckpoint { test, epoch, column: column_in(&state) };
-            let newest = all.entry((run.clone(), test)).or_insert(found);
-            *newest = found.max(*newest);
+        let ids = segments.list().unwrap_or_default().into_iter();
+        let found = ids.filter_map(|id| {
+            let (epoch, state) = newest_checkpoint(&mut segments, id)?;
+            Some(StoredCheckpoint { test, epoch, column: column_in(&state) })
+        });
+        if let Some(newest) = found.max() {
+            runs.entry(run).or_default().push(newest);
         }
-    }
-    let mut runs: BTreeMap<String, Vec<StoredCheckpoint>> = BTreeMap::new();
-    for ((run, _), found) in all {
-        runs.entry(run).or_default().push(found);
     }
     Ok(runs)
 }
@@ -261,27 +218,6 @@ mod tests {
     use skt_store::store::Files;
 
     #[test]
-    fn lines_about_reserved_memory_begin_after_a_while() {
-        let lines = std::sync::Arc::new(Mutex::new(Vec::new()));
-        let (kept, progress, team) = (lines.clone(), MemoryProgress::default(), Team::solo());
-        let keep = move |seconds: f64, line: &str| {
-            kept.lock().unwrap().push(format!("{seconds} {line}"));
-        };
-        progress.show_by(Some(Box::new(keep)));
-        let process = RankProcess(&team, Some(&progress));
-        for (seconds, gib) in [(1.5, 1), (5.0, 2), (20.0, 8)] {
-            process.reserves(seconds, gib << 30, 8 << 30);
-        }
-        progress.show_by(None);
-        process.reserves(21.0, 8 << 30, 8 << 30);
-        let want = [
-            "5 reserving memory: 2.0 GiB of 8.0 GiB a rank, ETA 15 s",
-            "20 reserving memory: 8.0 GiB of 8.0 GiB a rank, ETA 0 s",
-        ];
-        assert_eq!(*lines.lock().unwrap(), want);
-    }
-
-    #[test]
     fn opened_run_is_held_until_its_end() {
         let folder = tempfile::tempdir().unwrap();
         let ran = threads::run(2, |comm| {
@@ -294,7 +230,7 @@ mod tests {
                 count
             };
             let settings = Settings { allow_shared_domains: true, ..Settings::new("run") };
-            let memory = TestSegments::new(&store, "run", 0, RankProcess(&team, None));
+            let memory = TestSegments::new(&store, "run", 0, RankProcess(&team));
             let config =
                 checkpoint_config(&settings, &memory, String::new(), "node", 8).expect("a config");
             let shape = RegionShape { rows: 4, pitch_bytes: 64 };

@@ -45,13 +45,6 @@ impl CallLimit {
         let least = self.min_size.div_ceil((rows * depth).max(1));
         least.next_multiple_of(self.grain_columns).max(self.grain_columns)
     }
-
-    /// The seconds that the shortest possible call takes on the most rows: with one grain of
-    /// columns, of depth `depth`, on a core that does `flops` floating-point operations a second.
-    /// Calls cannot be cut further, so no limit below this can be kept.
-    pub fn shortest_seconds(&self, depth: usize, flops: f64) -> f64 {
-        2.0 * (TUNING.product_rows * self.grain_columns * depth) as f64 / flops
-    }
 }
 
 /// The limit of calls, and the speed of the latest one. All threads of a rank share it.

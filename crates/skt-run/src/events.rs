@@ -180,9 +180,7 @@ pub trait RunEvents {
     }
 
     /// Called with the record of each test.
-    ///
-    /// # Errors
-    /// The report cannot be written, so that the test does not count as reported.
+    /// If the report cannot be written, the test does not count as reported.
     fn test_ends(&mut self, _record: &TestRecord) -> Result<(), String> {
         Ok(())
     }

@@ -397,10 +397,6 @@ fn fault_of_no_rank(settings: &Settings, options: &JobOptions, ranks: usize) -> 
 
 impl<'a> Setup<'a> {
     /// Sets up a job whose segments are in `store`. Collective.
-    ///
-    /// # Errors
-    /// When the job is refused, a rank is lost, threads cannot be started, or the BLAS has no work
-    /// space.
     pub(crate) fn new(
         world: &Comm,
         spec: &RunSpec,

@@ -39,9 +39,6 @@ pub(super) struct MeterLines {
 impl MeterLines {
     /// The reading of the next line; `None` for a header, a comment, an empty line, or a part of a
     /// text of several lines.
-    ///
-    /// # Errors
-    /// The line has none of the forms that the user guide lists.
     pub(super) fn read(&mut self, line: &str) -> Result<Option<MeterReading>, LineError> {
         let begin = line.trim_start_matches(is_blank);
         let line = line.trim_end_matches(['\r', '\n']);

@@ -203,9 +203,6 @@ impl PowerLog {
     }
 
     /// Reads the next line.
-    ///
-    /// # Errors
-    /// The line has none of the documented forms, is no power, or is older than the one before.
     pub(crate) fn read(&mut self, line: &str) -> Result<(), LineError> {
         let read = match self.lines.read(line) {
             Ok(None) => Ok(()),
@@ -305,10 +302,6 @@ impl PowerLog {
 
     /// The energy of a test of `seconds` seconds that ended at `end`, as far as it is known; `None`
     /// if nothing is. `covers` describes what the meter covers.
-    ///
-    /// # Errors
-    /// Several sensors without names seem to have written the readings, or a column is a counter of
-    /// energy.
     pub(crate) fn over(
         &self,
         end: f64,
@@ -372,9 +365,6 @@ impl LogFile {
     }
 
     /// The energy of the test named `test`, of `seconds` seconds, that ended at `end`.
-    ///
-    /// # Errors
-    /// Which part of it the log does not have.
     pub fn over(&self, test: &str, end: f64, seconds: f64) -> Result<EnergyReading, String> {
         let reading = self.log.over(end, seconds, &self.covers());
         let reading = reading.map_err(|why| format!("'{}' {why}", self.name))?;

@@ -262,11 +262,8 @@ unsafe fn memory<'m>(
 
 impl<'a> AbftTest<'a> {
     /// Solves the test, from its system or from the data of an earlier start, checks the solution,
-    /// and stores the result in all segments. Collective over the grid.
-    ///
-    /// # Errors
-    /// On all ranks when too much is lost; nothing has been changed then. When numbers are wrong
-    /// and have not been corrected, or a rank is lost.
+    /// and stores the result in all segments. If too much is lost, all ranks get an error, and
+    /// nothing has been changed. Collective over the grid.
     pub(crate) fn run(
         mut self,
         team: &Team,

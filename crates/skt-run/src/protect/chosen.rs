@@ -45,10 +45,7 @@ impl Chosen {
     }
 
     /// Compares the choices of this start with those in the `state` that it resumes from. Returns a
-    /// warning if they give other last bits of x.
-    ///
-    /// # Errors
-    /// When this start has another library, which was not asked for.
+    /// warning if they give other last bits of x, and refuses a library that was not asked for.
     pub(super) fn check(&self, state: &[u8]) -> Result<Option<String>, Refusal> {
         let kept: StateOfAnyMethod =
             serde_json::from_slice(state).expect("a state that this program wrote");

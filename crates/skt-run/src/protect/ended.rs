@@ -57,9 +57,7 @@ pub(crate) fn remove_left_over(
 
 /// Remembers that the run of the starts `ended` has ended. `rank` is this process, which keeps its
 /// node's marks.
-///
-/// # Errors
-/// When the store refuses; the earlier mark stays.
+/// If the store refuses, the earlier mark stays.
 pub(crate) fn remember(
     store: &dyn Store,
     run: &str,

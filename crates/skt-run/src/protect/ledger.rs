@@ -198,9 +198,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Writes a note about the beginning of a test, the same on all ranks of the test.
-    ///
-    /// # Errors
-    /// When the store refuses; the earlier note stays.
+    /// If the store refuses, the earlier note stays.
     pub(crate) fn note_begun(&mut self, test: usize, note: String) -> Result<(), StoreError> {
         self.content.notes += 1;
         self.content.begun.insert(test, note);
@@ -210,9 +208,7 @@ impl<'a> Ledger<'a> {
     /// Notes what this start has chosen, the same on all ranks; of an earlier start stay its rates,
     /// and its BLAS unless the user names another. Returns when all nodes have the note, before any
     /// has data of a test. Collective.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached, or the store refuses; the earlier note stays.
+    /// If it fails, the earlier note stays.
     pub(crate) fn note_chosen(&mut self, world: &Comm, chosen: &Chosen) -> Result<(), JobError> {
         let mut chosen = chosen.clone();
         if let Some(kept) = &self.content.chosen {

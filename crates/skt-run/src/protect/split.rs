@@ -85,9 +85,6 @@ pub fn smallest_group<'a>(
 }
 
 /// The groups of ranks on these hosts at the beginning of a test that has checkpoints.
-///
-/// # Errors
-/// When the failure domains of the hosts make groups impossible.
 pub(crate) fn form_groups<'a>(
     settings: &Settings,
     hosts: impl ExactSizeIterator<Item = &'a str>,

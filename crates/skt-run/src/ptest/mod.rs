@@ -142,10 +142,6 @@ pub struct Solution {
 /// Factors and solves the system that `guard` holds, timed (HPL_pdgesv with its timer). Sets
 /// `start_unix_seconds` to the begin of the timed part in this start, in seconds since 1970.
 /// Collective over the grid.
-///
-/// # Errors
-/// On all ranks alike when a column has no usable pivot; when a rank is lost, there is no memory,
-/// or a checkpoint cannot be taken.
 pub fn solve(
     test: TestRun<'_>,
     guard: &mut dyn Guard,
@@ -288,9 +284,7 @@ pub(crate) fn generating(spec: &TestSpec) -> Phase {
 
 /// Runs one test on all ranks of the grid. Returns the record on rank 0 of the grid. `resumed`: the
 /// system that `guard` holds comes from a checkpoint.
-///
-/// # Errors
-/// When a rank is lost. What is wrong with the test itself is in its record.
+/// What is wrong with the test itself is in its record.
 pub fn run(
     test: TestRun<'_>,
     guard: &mut dyn Guard,
@@ -307,9 +301,7 @@ pub fn run(
 }
 
 /// Runs one test of HPL or of HPL-MxP, as [`run`] and [`mxp::run`] do.
-///
-/// # Errors
-/// When a rank is lost. What is wrong with the test itself is in its record.
+/// What is wrong with the test itself is in its record.
 pub fn run_any(
     test: TestRun<'_>,
     guard: &mut (impl Guard + RefinementGuard),

@@ -161,9 +161,7 @@ pub(crate) fn generating(spec: &TestSpec) -> Phase {
 
 /// Runs one test on all ranks of the grid. Returns the record on rank 0 of the grid. `resumed`: the
 /// matrix that `guard` holds comes from a checkpoint.
-///
-/// # Errors
-/// When a rank is lost. What is wrong with the test itself is in its record.
+/// What is wrong with the test itself is in its record.
 pub fn run(
     test: TestRun<'_>,
     matrix: MxpMatrix,
@@ -191,10 +189,6 @@ pub fn run(
 }
 
 /// Factors and refines, timed. Collective over the grid.
-///
-/// # Errors
-/// On all ranks alike when a column has no usable pivot; when a rank is lost, there is no memory,
-/// or a checkpoint cannot be taken.
 pub fn solve(
     test: TestRun<'_>,
     system: &System,

@@ -103,9 +103,6 @@ const THRESHOLD: f64 = 16.0;
 
 /// Tunes on the ranks of `world`, and reports the progress to `events` on rank 0. Returns the
 /// result on rank 0. Collective.
-///
-/// # Errors
-/// On all ranks when the job is refused or a rank is lost; on rank 0 when a trial is wrong.
 pub fn tune(
     world: &Comm,
     task: &TuningTask,

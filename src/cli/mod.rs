@@ -49,7 +49,6 @@ mod report;
 mod run;
 mod screen;
 mod status;
-#[allow(missing_docs)] // each error has its message
 pub mod store;
 mod thread_variables;
 mod tune;
@@ -61,6 +60,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use failed::Failed;
+use skt_comm::mpi::MpiWorld;
 use skt_host::exit::Exit;
 
 use skt_host::{descriptors, launcher_rank, messages, streams};
@@ -264,9 +264,22 @@ fn refuse(error: clap::Error, code: impl Fn(Exit) -> u8) -> u8 {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => code(Exit::Passed),
         _ => {
-            launcher_rank::defer_to_rank0(code(Exit::BadInput));
-            code(Exit::BadInput)
+            let code = code(Exit::BadInput);
+            launcher_rank::defer_to_rank0(code);
+            abort_launched_job(code);
+            code
         }
+    }
+}
+
+/// Ends a job of several ranks through MPI: Open MPI 4.1 may wait without end for tens of processes
+/// that end before they have called it.
+fn abort_launched_job(code: u8) {
+    if launcher_rank::size().is_some_and(|ranks| ranks > 1)
+        && let Ok(world) = MpiWorld::init()
+        && let Ok(comm) = world.comm()
+    {
+        let _ = comm.abort("the command line is refused", code.into());
     }
 }
 

@@ -1,5 +1,5 @@
-//! The program of docs/extending.md, word for word: it compiles as a separate crate, with
-//! `skt-checkpoint` alone, and survives the death of a rank and the loss of another one's memory.
+//! The program of docs/extending.md, word for word: it compiles with `skt-checkpoint` alone, all that
+//! its package depends on, and survives the death of a rank and the loss of another one's memory.
 
 #[path = "../../../tests/mpirun/mod.rs"]
 mod mpirun;
@@ -28,51 +28,54 @@ fn block(tag: &str) -> &'static str {
     block.split("```").next().expect("its end")
 }
 
-/// Writes a file unless it is there with this text: what is older than its build is not built
-/// again.
-fn write(path: &Path, text: &str) {
-    if fs::read_to_string(path).ok().as_deref() != Some(text) {
-        fs::create_dir_all(path.parent().expect("a folder")).unwrap();
-        fs::write(path, text).unwrap();
-    }
+/// The library that cargo has built with this test.
+fn built_library() -> PathBuf {
+    let here = std::env::current_exe().expect("this test");
+    let files = fs::read_dir(here.parent().expect("a folder")).unwrap().flatten();
+    let is_it = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with("libskt_checkpoint-") && name.ends_with(".rlib")
+    };
+    let all = files.map(|file| file.path()).filter(is_it);
+    all.max_by_key(|path| fs::metadata(path).unwrap().modified().unwrap()).expect("a library")
 }
 
-/// Builds the page's program next to a link to the checkout. Returns the path of the program.
+/// Compiles the page's program next to a link to the checkout, where cargo finds what the page's
+/// package depends on. Returns the path of the program.
 fn build() -> PathBuf {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the checkout");
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder");
     let work = Path::new(env!("CARGO_TARGET_TMPDIR")).join("own-client");
     let heat = work.join("heat");
-    write(&heat.join("Cargo.toml"), block("toml"));
-    write(&heat.join("src/main.rs"), block("rust"));
+    let source = heat.join("src/main.rs");
+    let _ = fs::remove_dir_all(&work);
+    fs::create_dir_all(heat.join("src")).unwrap();
+    fs::write(heat.join("Cargo.toml"), block("toml")).unwrap();
+    fs::write(&source, block("rust")).unwrap();
     // The versions of the workspace, which are on this machine.
     fs::copy(checkout.join("Cargo.lock"), heat.join("Cargo.lock")).unwrap();
-    let link = work.join("skt-hpl");
-    if fs::read_link(&link).ok().as_deref() != Some(checkout) {
-        let _ = fs::remove_file(&link);
-        symlink(checkout, &link).unwrap();
-    }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.args(["build", "--offline", "--quiet"]).current_dir(&heat);
-    // With the profile of the workspace most dependencies are built already; their build scripts
-    // ask for the variable that `scripts/test` sets, and another value would build them again.
-    command.env("CARGO_TARGET_DIR", target).env_remove("RUSTC_BOOTSTRAP");
-    let workspace = fs::read_to_string(checkout.join("Cargo.toml")).unwrap();
-    let workspace: toml::Table = workspace.parse().unwrap();
-    let profile = workspace["profile"]["dev"].as_table().unwrap();
-    for (key, value) in profile.iter().filter(|(key, _)| *key != "package") {
-        command.args(["--config", &format!("profile.dev.{key}={value}")]);
-    }
-    command.args(["--config", "profile.dev.package.twox-hash.opt-level=2"]);
-    let output = command.output().expect("cargo");
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && stderr.is_empty(), "{stderr}");
-    let lock = fs::read_to_string(heat.join("Cargo.lock")).unwrap();
+    symlink(checkout, work.join("skt-hpl")).unwrap();
+    let cargo = PathBuf::from(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut tree = Command::new(&cargo);
+    tree.args(["tree", "--offline", "--prefix", "none", "--edges", "normal"]).current_dir(&heat);
+    let packages = printed(&mut tree);
+    assert!(packages.contains("\nskt-checkpoint "), "{packages}");
     for other in ["skt-hpl", "skt-model", "clap"] {
-        assert!(!lock.contains(&format!("name = \"{other}\"")), "it needs {other}");
+        assert!(!packages.contains(&format!("\n{other} ")), "it needs {other}");
     }
-    target.join("debug/heat")
+    let (library, program) = (built_library(), work.join("program"));
+    let mut rustc = Command::new(cargo.with_file_name("rustc"));
+    rustc.args(["--edition", "2024", "-D", "warnings", "-C", "linker=mpicc", "-o"]).arg(&program);
+    rustc.arg(format!("-Ldependency={}", library.parent().expect("a folder").display()));
+    printed(rustc.arg(format!("--extern=skt_checkpoint={}", library.display())).arg(source));
+    program
+}
+
+/// What a command prints that has to succeed, without a warning.
+fn printed(command: &mut Command) -> String {
+    let output = command.env_remove("RUSTC_BOOTSTRAP").output().expect("it starts");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && stderr.is_empty(), "{command:?}: {stderr}");
+    String::from_utf8(output.stdout).expect("UTF-8")
 }
 
 /// A run; its segments go with it.

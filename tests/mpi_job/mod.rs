@@ -246,7 +246,7 @@ impl Job {
             // The mpirun of Open MPI 4 may fail to notice that a rank died in MPI_Init. A moment
             // without ranks is how every run ends.
             // A scan of all processes takes as long as the pause between two polls.
-            if looked_at.elapsed() > Duration::from_millis(100) {
+            if looked_at.elapsed() > Duration::from_millis(500) {
                 looked_at = Instant::now();
                 seen_at = if self.processes().is_empty() { seen_at } else { Some(looked_at) };
             }
@@ -265,7 +265,7 @@ impl Job {
                 panic!("{}: hangs\n{}\n{}", self.run, out.join().unwrap(), err.join().unwrap());
             }
             poll();
-            std::thread::sleep(Duration::from_millis(2));
+            std::thread::sleep(Duration::from_millis(4));
         };
         let mut text = out.join().expect("no panic") + &err.join().expect("no panic");
         if is_hung {

@@ -276,7 +276,7 @@ impl Death {
 
 #[test]
 fn whole_jobs_die_at_any_moment() {
-    let jobs = soak_jobs().unwrap_or(4);
+    let jobs = soak_jobs().unwrap_or(3);
     let seed = seed("SKT_FT_SEED");
     let mut dice = Dice(seed);
     let shapes: [Shape; 2] = [(1, 3, 2, 3000), (2, 2, 1, 500)];

@@ -129,7 +129,7 @@ fn a_killed_job_takes_its_library_wherever_it_is() {
     let by_default = Job::new(program, 2, "blas-kills-default", FLAGS).start(&[]);
     assert!(by_default.ok && by_default.x() != want, "{}", by_default.text);
     let mut times = [of_auto.1, of_file.1];
-    let jobs = soak_jobs().map_or(4, |jobs| jobs.min(40));
+    let jobs = soak_jobs().map_or(2, |jobs| jobs.min(40));
     let (mut counts, mut number) = (Counts::default(), 0);
     while counts.kills < jobs {
         assert!(number < 2 * jobs + MAX_JOBS, "seed {seed}: {counts:?}");

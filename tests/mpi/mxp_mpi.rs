@@ -2,8 +2,10 @@
 //! of time in both. The same command resumes, x has the same bits as that of a run without
 //! checkpoints, and nothing is left over.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -24,6 +26,13 @@ fn mxp(name: &str, (p, q): (usize, usize), flags: &str) -> Job {
     let order = if flags.contains("--n ") || flags.contains("--config") { "" } else { "--n 250" };
     let flags = format!("{SYSTEM} --p {p} --q {q} {order} {flags}");
     Job::new(Path::new(env!("CARGO_BIN_EXE_skt-hpl")), p * q, name, &flags).running("mxp")
+}
+
+/// The x of a run of one test without checkpoints.
+fn plain(grid: (usize, usize)) -> Vec<String> {
+    static OF_GRIDS: Mutex<BTreeMap<(usize, usize), Vec<String>>> = Mutex::new(BTreeMap::new());
+    let mut of_grids = OF_GRIDS.lock().unwrap_or_else(PoisonError::into_inner);
+    of_grids.entry(grid).or_insert_with(|| undisturbed("mxp-plain", grid, "")).clone()
 }
 
 /// The x of each test of a run without checkpoints.
@@ -148,7 +157,7 @@ const CASES: [Case; 7] = [
 #[test]
 fn mxp_resumes_on_each_grid_with_the_same_bits() {
     for (number, Case { grid, flags, faults, is_lost, from }) in CASES.into_iter().enumerate() {
-        let want = undisturbed(&format!("mxp-plain{number}"), grid, "");
+        let want = plain(grid);
         let job = mxp(&format!("mxp{number}"), grid, flags);
         killed(&job, faults, is_lost);
         let ended = job.start(&["--resume", "require"]);
@@ -179,7 +188,7 @@ fn mxp_refuses_by_name_what_it_cannot_resume() {
 #[test]
 fn mxp_without_protection_begins_again() {
     for grid in [(1, 1), (1, 2)] {
-        let want = undisturbed("mxp-alone", grid, "");
+        let want = plain(grid);
         let job = mxp("mxp-killed", grid, "--ft none");
         for fault in ["0@column:100", "0@back"] {
             killed(&job, &[fault], false);
@@ -252,7 +261,7 @@ fn mxp_reports_lost_time_and_the_steps_of_all_starts() {
 /// All memory is lost in the refinement, and the run resumes from images.
 #[test]
 fn mxp_resumes_from_images_of_its_refinement() {
-    let want = undisturbed("mxp-images-plain", (1, 2), "");
+    let want = plain((1, 2));
     for method in ["self", "double"] {
         let folder = TempDir::new().expect("a folder");
         let level = format!("--level local:{},every=1ms!", folder.path().display());
@@ -270,7 +279,7 @@ fn mxp_resumes_from_images_of_its_refinement() {
 #[test]
 fn mxp_with_other_operands_does_not_resume() {
     const EMULATED: [&str; 2] = ["--gemm", "bf16-emulated"];
-    let want = undisturbed("mxp-gemm-plain", (1, 2), "");
+    let want = plain((1, 2));
     let job = mxp("mxp-gemm", (1, 2), "--ft self");
     killed(&job, &["1@column:100"], false);
     let ended = job.start(&EMULATED);
@@ -300,7 +309,7 @@ fn assert_stopped(ended: &Ended) {
 /// Time ends before the first panel and, in a start that resumes there, in the refinement.
 #[test]
 fn mxp_without_time_stops_and_resumes() {
-    let want = undisturbed("mxp-time-plain", (1, 2), "");
+    let want = plain((1, 2));
     let job = mxp("mxp-time", (1, 2), "--ft self").signalled_to_end();
     assert_stopped(&job.start(&["--time-limit", "1ms"]));
     killed(&job, &["1@encode:epoch=10"], false);

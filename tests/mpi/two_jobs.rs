@@ -326,7 +326,7 @@ fn random_pairs_of_jobs() {
         assert!(ended.ok, "{}", ended.text);
         begun.elapsed().as_millis() as usize
     };
-    let pairs = soak_jobs().map_or(3, |jobs| jobs.min(100));
+    let pairs = soak_jobs().map_or(2, |jobs| jobs.min(100));
     for pair in 0..pairs {
         let (Some(one), Some(other)) = (Host::new("one"), Host::new("other")) else { return };
         let folder = tempfile::tempdir().expect("a folder");

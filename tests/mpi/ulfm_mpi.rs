@@ -163,7 +163,7 @@ fn ranks_killed_at_any_time() {
     let (mut jobs, mut kills, mut again, mut seconds) = (0, 0, 0, Vec::new());
     let shapes = [(1, 2, 1, 3000, 1), (2, 1, 1, 2400, 2)];
     let whole = shapes.map(|shape| under_way(&job(mpi, shape, "ulfm", "")));
-    while jobs < most_jobs && (jobs < 4 || seconds.len() < wanted) {
+    while jobs < most_jobs && (jobs < 2 || seconds.len() < wanted) {
         let (number, shape) = (jobs, shapes[jobs % 2]);
         jobs += 1;
         let (p, q, checksums, _, spares) = shape;

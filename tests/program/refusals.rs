@@ -11,7 +11,7 @@ const TOML: &str = "n = 100\nnb = 8\np = 1\nq = 1\n";
 
 /// The arguments, separated by one blank each, and what the error has. A text that ends with a new
 /// line is all of the error; one that begins with `error: ` is at its beginning.
-const REFUSALS: [(&str, &[&str]); 66] = [
+const REFUSALS: [(&str, &[&str]); 68] = [
     // Without a configuration it explains how to get one.
     ("", &["error: HPL.dat: not found in /", "skt-hpl init", "--config"]),
     ("run", &["error: HPL.dat: not found in /", "skt-hpl init", "--config"]),
@@ -97,7 +97,12 @@ const REFUSALS: [(&str, &[&str]); 66] = [
     ),
     ("screen --good same --bad same", &["is the file of --bad, and a report would replace it"]),
     ("screen --json same --good same", &["is the file of --good, and a report would replace it"]),
+    ("--n 10 --out no/x.out", &["no/x.out"]),
     // Runs.
+    (
+        "--n 10 --ft abft --p 1 --q 1 --depth 2",
+        &["--depth: value 2 is out of range; legal: 0 or 1, with --ft abft"],
+    ),
     ("--n 4000000 --progress off", &["N = 4000000 does not fit"]),
     ("--n 100 --resume require", &["--resume require: no test of this job is protected"]),
     // `init`.

@@ -532,15 +532,28 @@ impl MemoryHook for TakingBack {
     }
 }
 
-/// A step that a rank has to undo is taken back by as many threads as have computed it.
+/// A step that a rank has to undo is taken back by as many threads as have computed it. Simulated
+/// ranks show after which death one rank takes several parts back.
 #[test]
 fn all_threads_take_a_product_back() {
-    let alone = exact(TestSpec { depth: 1, ..spec(1000, 100, 1, 2) }, 1);
-    let team = Job { spec: TestSpec { threads: 4, ..alone.spec.clone() }, ..alone.clone() };
+    let alone = exact(TestSpec { depth: 1, ..spec(500, 100, 1, 2) }, 1);
+    let team = Job { spec: TestSpec { threads: 3, ..alone.spec.clone() }, ..alone.clone() };
     let ranks = alone.ranks();
+    let takes_back = |memory: &Memory| {
+        let options = SimOptions { trace: true, ..patient(ranks, 1) };
+        let trace = alone.start(memory, &options, 2).outcome.trace;
+        (0..ranks).any(|rank| {
+            let of_rank = format!(" rank {rank}: take back ");
+            let parts = trace.iter().filter_map(|line| line.split_once(&of_rank));
+            parts.map(|(_, part)| part).collect::<HashSet<_>>().len() > 1
+        })
+    };
     let most = (1..=steps(&alone, 1)).step_by(7).find_map(|step| {
         let kills = vec![Kill { step, rank: 0 }];
         let left = alone.start(&alone.untouched(), &deadly(ranks, 1, kills, Linger::Steps(0)), 1);
+        if !takes_back(&left.memory) {
+            return None;
+        }
         let memory: Vec<Mutex<Vec<f64>>> = left.memory.into_iter().map(Mutex::new).collect();
         let solved = run(ranks, |comm| {
             let (hook, memory) = (TakingBack::default(), &memory[comm.rank()]);

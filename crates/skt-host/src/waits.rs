@@ -83,6 +83,13 @@ impl Announced {
     }
 }
 
+/// Describes anew what this process waits for at the innermost place, if it waits.
+pub fn restate(what: String) {
+    if let Some(wait) = lock(&WAITS).list.last_mut() {
+        wait.what = what;
+    }
+}
+
 impl Drop for Announced {
     fn drop(&mut self) {
         if let Some(id) = self.id {
@@ -229,6 +236,8 @@ mod tests {
         let mut outer = Announced::begin("all ranks");
         let inner = Announced::begin("the lock");
         outer.update("their hosts");
+        restate("the lock of another".into());
+        assert_eq!(lock(&WAITS).list.last().unwrap().what, "the lock of another");
         assert!(lock(&WAITS).is_watched);
         drop(inner);
         assert_eq!(lock(&WAITS).list.last().map(|wait| wait.what.clone()).unwrap(), "their hosts");

@@ -13,7 +13,7 @@ use crate::heartbeat;
 use skt_checkpoint::checkpoint::header::newest_checkpoint;
 use skt_checkpoint::checkpoint::protocol::Config;
 use skt_config::protection::Settings;
-use skt_host::{launcher_rank, messages};
+use skt_host::{launcher_rank, messages, waits};
 use skt_solver::team::Team;
 use skt_store::memory::Memory;
 use skt_store::segments::role::parse_role;
@@ -68,6 +68,14 @@ pub fn checkpoint_config(
     config.identified(memory, host)
 }
 
+/// The memory of a segment, of which `done_bytes` are reserved after `seconds`.
+fn reserving(seconds: f64, done_bytes: usize, bytes: usize) -> String {
+    let (done, bytes) = (done_bytes.clamp(1, bytes) as u64, bytes as u64);
+    let left_seconds = (bytes - done) as f64 * seconds / done as f64;
+    let (done, bytes) = (units::bytes(done), units::bytes(bytes));
+    format!("memory: {done} of {bytes} a rank, ETA {}", units::span(left_seconds))
+}
+
 impl Process for RankProcess<'_> {
     fn touch(&self, new: &NewSegment, bytes: usize) -> Result<(), StoreError> {
         // Touching all of a large memory takes minutes, in which the others wait.
@@ -83,14 +91,17 @@ impl Process for RankProcess<'_> {
                 }
                 let mut done = done.lock().expect("touch lock");
                 *done += 1;
-                heartbeat::wait(begun.elapsed().as_secs_f64(), *done, 0.0);
+                let seconds = begun.elapsed().as_secs_f64();
+                heartbeat::wait(seconds, *done, 0.0);
+                waits::restate(reserving(seconds, bytes.div_ceil(parts) * *done as usize, bytes));
             }
         });
         failed.into_inner().expect("touch lock").map_or(Ok(()), Err)
     }
 
-    fn reserves(&self, seconds: f64, done_bytes: usize, _: usize) {
+    fn reserves(&self, seconds: f64, done_bytes: usize, bytes: usize) {
         heartbeat::wait(seconds, done_bytes as u64, 0.0);
+        waits::restate(reserving(seconds, done_bytes, bytes));
     }
 
     /// Any rank reports this, because rank 0 may have no memory to pass over.
@@ -216,6 +227,13 @@ mod tests {
     use skt_solver::comm::threads;
     use skt_store::layout::RegionShape;
     use skt_store::store::Files;
+
+    #[test]
+    fn memory_that_is_reserved_has_a_rate() {
+        let line = |done_gib: usize| reserving(10.0, done_gib << 30, 4 << 30);
+        assert_eq!(line(1), "memory: 1.0 GiB of 4.0 GiB a rank, ETA 30 s");
+        assert_eq!(line(5), "memory: 4.0 GiB of 4.0 GiB a rank, ETA 0 s");
+    }
 
     #[test]
     fn opened_run_is_held_until_its_end() {

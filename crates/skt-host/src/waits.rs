@@ -83,7 +83,7 @@ impl Announced {
     }
 }
 
-/// Describes anew what this process waits for at the innermost place, if it waits.
+/// Describes what this process waits for in other words, if it waits.
 pub fn restate(what: String) {
     if let Some(wait) = lock(&WAITS).list.last_mut() {
         wait.what = what;

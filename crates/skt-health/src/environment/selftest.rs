@@ -44,10 +44,10 @@ pub struct Rates {
 /// together: the best of the calls that begin within `budget_seconds`. These are the first BLAS
 /// calls of a process: afterwards each thread has its work space.
 pub fn dgemm_gflops(team: &Team, budget_seconds: f64) -> Result<f64, NoWorkSpace> {
-    Ok(dgemm_rates(team, budget_seconds)?.best)
+    Ok(gemm_rates(1e-3f64, team, budget_seconds)?.best)
 }
 
-/// The rates of DGEMM as [`dgemm_gflops`] measures them.
+/// The rates of DGEMM as [`dgemm_gflops`] measures them, of smaller products within a small budget.
 pub fn dgemm_rates(team: &Team, budget_seconds: f64) -> Result<Rates, NoWorkSpace> {
     let order = order_within(budget_seconds);
     gemm_rates_at(1e-3f64, Clock::Wall, team, budget_seconds, order, &[DEPTH])
@@ -89,9 +89,11 @@ fn gemm_rates_at<T: Element>(
     depths: &[usize],
 ) -> Result<Rates, NoWorkSpace> {
     let deepest = depths.iter().copied().max().unwrap_or(DEPTH);
-    let begin = |room: &mut [f64]| T::from_doubles_mut(room).fill(value);
+    let doubles = |order: usize| T::doubles(order * (order + 2 * deepest));
+    let used = doubles(order);
+    let begin = |room: &mut [f64]| T::from_doubles_mut(&mut room[..used]).fill(value);
     let multiply = |room: &mut [f64]| {
-        let (c, operands) = T::from_doubles_mut(room).split_at_mut(order * order);
+        let (c, operands) = T::from_doubles_mut(&mut room[..used]).split_at_mut(order * order);
         let (a, b) = operands.split_at(order * deepest);
         for &depth in depths {
             let a = MatRef::col_major(a, order, depth, order);
@@ -99,9 +101,9 @@ fn gemm_rates_at<T: Element>(
             gemm(T::MINUS_ONE, a, b, T::ONE, MatMut::row_major(c, order, order, order));
         }
     };
-    let doubles = T::doubles(order * (order + 2 * deepest));
     let flops = operations(order, depths);
-    call_rates(clock, team, budget_seconds, doubles, begin, multiply, flops)
+    // Small products map as much as large ones: a lack of address space is reported here.
+    call_rates(clock, team, budget_seconds, doubles(order.max(ORDER)), begin, multiply, flops)
 }
 
 /// The processor time of this process so far.

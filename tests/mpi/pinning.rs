@@ -270,18 +270,3 @@ fn variables_of_a_blas_give_xhpl_its_threads() {
     let Some((_, text)) = output_of(&cores, &script) else { return };
     assert!(text.contains("# warning: MKL_NUM_THREADS=\"many\" is ignored"), "{text}");
 }
-
-#[test]
-fn ranks_with_different_variables_are_reported() {
-    let Some(cores) = two_cores() else { return };
-    let of_rank = |threads: usize| format!("-np 1 env OMP_NUM_THREADS={threads} ./xhpl {SHORT}");
-    let script = format!("mpirun --bind-to none {} : {}", of_rank(1), of_rank(2));
-    let Some((_, text)) = output_of(&cores, &script) else { return };
-    let line = text.lines().find(|line| line.starts_with("# warning: rank 0 on ")).expect(&text);
-    let both =
-        ["OMP_NUM_THREADS=1, and rank 1 on ", "OMP_NUM_THREADS=2: all ranks run 1 thread(s)"];
-    assert!(both.iter().all(|part| line.contains(part)), "{line}");
-    let same = format!("mpirun --bind-to none {} : {}", of_rank(1), of_rank(1));
-    let Some((_, text)) = output_of(&cores, &same) else { return };
-    assert!(!text.contains("OMP_NUM_THREADS"), "{text}");
-}

@@ -61,8 +61,8 @@ fn lack_of_address_space_for_the_blas_is_reported() {
     for (threads, blas, step_kib) in
         [(1, "", 20_000), (2, "", 20_000), (2, "--blas built-in", 1000)]
     {
+        let flags = format!("--n 100 --nb 10 --progress off --threads {threads} {blas}");
         let is_enough = |most_kib: usize| {
-            let flags = format!("--n 100 --nb 10 --progress off --threads {threads} {blas}");
             let output = run(Some(most_kib), &flags);
             let text = String::from_utf8_lossy(&output.stderr);
             assert!(!text.contains("panicked"), "{most_kib} KiB: {text}");
@@ -75,6 +75,15 @@ fn lack_of_address_space_for_the_blas_is_reported() {
         };
         while !is_enough(enough_kib).0 {
             enough_kib += 20_000;
+        }
+        // From there in halves: with much less, MPI itself fails in its own ways.
+        let mut too_little_kib = enough_kib / 2;
+        while enough_kib - too_little_kib > step_kib {
+            let between_kib = too_little_kib.midpoint(enough_kib);
+            match run(Some(between_kib), &flags).status.success() {
+                true => enough_kib = between_kib,
+                false => too_little_kib = between_kib,
+            }
         }
         let mut reported_kib = enough_kib;
         loop {

@@ -80,9 +80,10 @@ fn lack_of_address_space_for_the_blas_is_reported() {
         let mut too_little_kib = enough_kib / 2;
         while enough_kib - too_little_kib > step_kib {
             let between_kib = too_little_kib.midpoint(enough_kib);
-            match run(Some(between_kib), &flags).status.success() {
-                true => enough_kib = between_kib,
-                false => too_little_kib = between_kib,
+            if run(Some(between_kib), &flags).status.success() {
+                enough_kib = between_kib;
+            } else {
+                too_little_kib = between_kib;
             }
         }
         let mut reported_kib = enough_kib;

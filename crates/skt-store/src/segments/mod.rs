@@ -23,7 +23,6 @@ use role::{is_mark, parse_role, part_role};
 use super::memory::{Hold, Memory, OpenSegment, SegmentId};
 use super::store::{SegmentName, Stage, Store, StoreError};
 use skt_host::messages;
-use skt_host::waits::Announced;
 
 /// The segments of one part of a run on this node. A run has several parts if it has several
 /// computations, one after the other, each with separate checkpoints.
@@ -141,7 +140,6 @@ impl<P: Process + Copy> Memory for RunSegments<'_, P> {
     fn create(&mut self, id: SegmentId, bytes: usize) -> io::Result<OpenSegment> {
         let bytes = bytes.next_multiple_of(8);
         let begun = Instant::now();
-        let _wait = Announced::begin("memory");
         let at = |stage| {
             if let Stage::Reserving(done_bytes) = stage {
                 self.process.reserves(begun.elapsed().as_secs_f64(), done_bytes, bytes);

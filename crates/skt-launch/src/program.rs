@@ -105,7 +105,7 @@ impl RankEnd {
 #[derive(Debug, Default)]
 pub struct Ends {
     done: usize,
-    /// The first end by a signal, the first that asks for a new start, and the first of all others.
+    /// The first end by a signal other than `SIGPIPE` or the last by that, the first that asks for a new start, and the first of all others.
     killed: Option<RankEnd>,
     interrupted: Option<RankEnd>,
     refused: Option<RankEnd>,
@@ -148,7 +148,13 @@ impl Ends {
                 &mut self.interrupted
             }
             ProcessEnd::Code(_) | ProcessEnd::Unstarted(_) => &mut self.refused,
-            ProcessEnd::Signal(_) => &mut self.killed,
+            ProcessEnd::Signal(_) => {
+                // The signal of a rank that writes to one that is gone explains nothing.
+                let is_pipe =
+                    |end: &mut RankEnd| end.end == ProcessEnd::Signal(Signal::SIGPIPE as i32);
+                self.killed.take_if(is_pipe);
+                &mut self.killed
+            }
         };
         place.get_or_insert(end);
     }
@@ -356,6 +362,8 @@ mod tests {
         assert_eq!(verdict(std::slice::from_ref(&refused), nothing), word);
         let killed = ProgramVerdict::Lost(Some("rank 2 on n2 was killed by signal 9".into()));
         assert_eq!(verdict(&[refused.clone(), end(2, ProcessEnd::Signal(9))], nothing), killed);
+        let pipe = end(0, ProcessEnd::Signal(13));
+        assert_eq!(verdict(&[pipe.clone(), end(2, ProcessEnd::Signal(9)), pipe], nothing), killed);
         let again = ProgramVerdict::Lost(Some("rank 0 on n0 ended with code 75".into()));
         assert_eq!(verdict(&[end(0, ProcessEnd::Code(75)), refused.clone()], nothing), again);
         for explained in

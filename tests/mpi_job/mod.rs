@@ -358,7 +358,8 @@ impl Job {
         })
     }
 
-    /// The process ids of the job's ranks that run now.
+    /// The process ids of the job's ranks that run now. A process that a rank has forked has the
+    /// rank's command line until it executes another program.
     pub fn processes(&self) -> Vec<u32> {
         let entries = std::fs::read_dir("/proc").expect("Linux");
         let pids = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<u32>().ok());
@@ -368,7 +369,9 @@ impl Job {
             words[0] == self.program.as_os_str().as_encoded_bytes()
                 && words.contains(&self.run.as_bytes())
         };
-        pids.filter(is_ours).collect()
+        let ours: Vec<u32> = pids.filter(is_ours).collect();
+        let is_forked = |pid: &u32| parent(*pid).is_some_and(|parent| ours.contains(&parent));
+        ours.iter().copied().filter(|pid| !is_forked(pid)).collect()
     }
 
     /// Segments of this run, of one rank or all.
@@ -456,6 +459,11 @@ pub fn kill(pid: u32) {
 fn send(pid: u32, signal: i32) {
     // SAFETY: sends a signal to a process that this test has started.
     unsafe { libc::kill(pid as i32, signal) };
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())
 }
 
 /// The rank that the launcher has given to a process.

@@ -1,9 +1,9 @@
-//! `skt-hpl auto`: from the ranks of a job to a result, without an input file.
+//! `skt-hpl init` writes a configuration without an input file, and `skt-hpl auto` also runs it.
 //!
-//! What the hosts give the ranks decides on threads and memory. A sixth of the time goes to `tune`,
-//! which chooses the grid, NB and the other parameters. Two short runs with them predict how long a
-//! run takes ([`Pace`]). N is the largest that ends within the time that is left. The configuration
-//! is written, and what runs then is that file.
+//! Both take the largest N that fits memory and time ([`fit`]). For `init` the model has the time.
+//! For `auto` the ranks of a job have it: what the hosts give them decides on threads and memory. A
+//! sixth of the time goes to `tune`, which chooses the grid, NB and the other parameters. Two short
+//! runs with them predict how long a run takes ([`Pace`]). What runs then is the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,25 +13,27 @@ use std::time::Instant;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use skt_host::exit::Exit;
+use skt_host::ranges::above_zero;
+use skt_host::starter::Ranks;
 use skt_host::units::counted;
 
 use super::chosen::Chosen;
-use super::fit::{self, Fitted, Room, SizeArgs};
+use super::fit::{self, Room, SizeArgs};
 use super::flags::{self, Flags};
 use super::losses::KeptJob;
 use super::pace::{Measured, Pace};
 use super::progress::ProgressArgs;
 use super::protect::ProtectArgs;
 use super::run::{self, RunArgs};
-use super::{blas, machine, tune};
+use super::{blas, by_hand, machine, tune};
 use crate::report::{OutputOptions, RunOutput, output};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::time_limit::TimeLimit;
 use skt_comm::mpi::MpiWorld;
-use skt_comm::{Comm, collect};
+use skt_comm::{Comm, CommError, collect};
 use skt_config::value::Value;
 use skt_config::{At, CheckpointDraft, ConfigError, RunSpec, Setting};
-use skt_health::environment::library::{AUTO, ChosenBlas, VARIABLE};
+use skt_health::environment::library::{AUTO, ChosenBlas, VARIABLE, take_default};
 use skt_host::{core_use, messages};
 use skt_run::events::RunEvents;
 use skt_run::heartbeat;
@@ -41,7 +43,7 @@ use skt_run::record::TestRecord;
 use skt_run::tune::parameter::{Parameter, with_values};
 use skt_run::tune::{TuningTask, table};
 
-/// The files that are written, in the current folder.
+/// The files that `auto` writes, in the current folder.
 const FILES: [&str; 2] = ["HPL.toml", "HPL.dat"];
 /// The part of the time for tuning, and its most seconds.
 const TUNING_PART: f64 = 1.0 / 6.0;
@@ -59,6 +61,84 @@ Examples:
   mpirun -np 4 skt-hpl auto --memory 0.8  as large as 0.8 of the memory holds
   mpirun -np 4 skt-hpl --config HPL.toml  the same run again"
 );
+
+/// Flags of `init`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct InitArgs {
+    /// How large the run is, and how it is protected.
+    #[command(flatten)]
+    size: SizeArgs,
+    /// Memory to plan for, in GiB, e.g. for another machine [default: what is available on this
+    /// machine]
+    #[arg(long, value_name = "GIB", value_parser = above_zero)]
+    memory_gib: Option<f64>,
+    /// Ranks on this machine [default: (cores - helper cores) / threads]
+    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    ranks: Option<u64>,
+    /// Lost ranks per group to leave memory for; with abft, per process row [default: as in a run
+    /// without flags]
+    #[arg(long, value_name = "M")]
+    parities: Option<usize>,
+    /// Cores to keep from the solver for the threads that encode and write images
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    helper_cores: usize,
+    /// Leave the memory for one rank more, which may come from a node that is lost without a spare
+    /// (`launch --no-spare spread`); --ranks is then the number on one node
+    #[arg(long)]
+    survive_without_spares: bool,
+    /// Write a configuration for HPL-MxP (`skt-hpl mxp`): a matrix in single precision, whose
+    /// products are taken to be twice as fast as DGEMM; the time of the refinement is not counted
+    #[arg(long)]
+    mxp: bool,
+    /// File to write, TOML if it ends in .toml, else HPL.dat; - is standard output
+    #[arg(long, short, value_name = "FILE", default_value = "HPL.dat")]
+    out: PathBuf,
+}
+
+pub(crate) fn init(args: &InitArgs) -> Result<(), ConfigError> {
+    // The rate of a core is measured.
+    take_default();
+    let InitArgs { size, helper_cores, out: path, .. } = args;
+    let threads = size.threads.map_or(1, usize::from);
+    let ranks = match args.ranks {
+        Some(ranks) => ranks as usize,
+        None => (machine::cores()?.saturating_sub(*helper_cores) / threads).max(1),
+    };
+    let available_bytes = match args.memory_gib {
+        Some(gib) => (gib * f64::from(1 << 30)) as u64,
+        None => machine::available_bytes()?,
+    };
+    let mut room = size.room(ranks, available_bytes);
+    room.guests = usize::from(args.survive_without_spares);
+    let helpers = Some(*helper_cores).filter(|cores| *cores > 0);
+    for (setting, count) in [(Setting::Parities, args.parities), (Setting::HelperCores, helpers)] {
+        room.asked.extend(count.map(|count| (setting, Value::flag(count.to_string()))));
+    }
+    let (pace, source) = Pace::measure(ranks * threads)?;
+    let base = fit::base(&room, threads, args.mxp, "skt-hpl init")?;
+    let mut fitted = fit::fit(&base, &fit::grids(&base, ranks), &room, &pace)?;
+    fitted.spec.title = title("init", ranks);
+    let chosen = Chosen { spec: &fitted.spec, protection: &fitted.protection, path };
+    let count =
+        Ranks { count: ranks, nodes: None, hostfile: "", threads, helper_cores: *helper_cores };
+    let command = by_hand::start(&count) + &chosen.flags();
+    let comment =
+        format!("# Made by `skt-hpl init` for this machine; run it with\n#   {command}\n\n");
+    output::write_file(path, &chosen.text(&comment)?, size.force)?;
+    if !output::is_stdout(path) {
+        messages::print(format_args!(
+            "{}: {}; run it with\n  {command}\nby the model; {source}",
+            path.display(),
+            fitted.words(&pace, room.seconds),
+        ));
+    }
+    Ok(())
+}
+
+fn title(command: &str, ranks: usize) -> [String; 2] {
+    let made_by = format!("skt-hpl {command}: {}", counted(ranks, "rank"));
+    ["HPLinpack benchmark input file".to_owned(), made_by]
+}
 
 /// Flags of `auto`.
 #[derive(Debug, Args)]
@@ -151,13 +231,35 @@ impl Shares {
     }
 }
 
+/// Why there is no result: the reason is printed, and this is how the job ends; or an error.
+enum Stop {
+    Exit(Exit),
+    Error(JobError),
+}
+
+impl From<JobError> for Stop {
+    fn from(error: JobError) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<CommError> for Stop {
+    fn from(error: CommError) -> Self {
+        Self::Error(error.into())
+    }
+}
+
 pub(crate) fn execute(args: &AutoArgs) -> ExitCode {
     let began = Instant::now();
     let blas = blas::choose_by_flag(Some(&args.blas));
     let exit = run::start_mpi().and_then(|world| {
         let comm = world.comm()?;
         let time_limit = collect::broadcast_json(&comm, &args.time_limit.settled(), 0)?;
-        let mine = Auto { world: &world, comm: &comm, args, blas, began, time_limit }.run()?;
+        let auto = Auto { world: &world, comm: &comm, args, blas, began, time_limit };
+        let mine = match auto.run() {
+            Ok(exit) | Err(Stop::Exit(exit)) => exit,
+            Err(Stop::Error(error)) => return Err(error),
+        };
         // What only rank 0 was refused, only it knows.
         let exit = Exit::from_code(collect::broadcast_one(&comm, mine.code(), 0)?);
         heartbeat::done(exit);
@@ -177,28 +279,17 @@ struct Auto<'a> {
 }
 
 impl Auto<'_> {
-    fn run(&self) -> Result<Exit, JobError> {
+    fn run(&self) -> Result<Exit, Stop> {
         let place = Place::here(&self.comm.host());
         let place = place.map_err(|why| why.to_string());
         let places: Vec<Result<Place, String>> = collect::all_gather_json(self.comm, &place)?;
-        let first = self.on_rank0(|| self.first(places))?;
-        let Some((base, shares)) = first else { return Ok(Exit::BadInput) };
-        let tuned = match self.tune(&base)? {
-            Ok(tuned) => tuned,
-            Err(exit) => return Ok(exit),
-        };
-        let short = match self.measure(&tuned)? {
-            Ok(short) => short,
-            Err(exit) => return Ok(exit),
-        };
+        let (base, shares) = self.on_rank0(|| self.first(places))?;
+        let tuned = self.tune(&base)?;
+        let short = self.measure(&tuned)?;
         let n = self.longer(&tuned, &shares, &short)?;
-        let longer = match self.measure(&RunSpec { n: vec![n], ..tuned.clone() })? {
-            Ok(longer) => longer,
-            Err(exit) => return Ok(exit),
-        };
+        let longer = self.measure(&RunSpec { n: vec![n], ..tuned.clone() })?;
         let pace = || Pace::measured(&tuned, &short, &longer);
-        let chosen = self.on_rank0(|| self.choose(&tuned, &shares, &pace()))?;
-        let Some(config) = chosen else { return Ok(Exit::BadInput) };
+        let config = self.on_rank0(|| self.choose(&tuned, &shares, &pace()))?;
         let time_limit = vec![Value::flag(self.time_limit.to_string())];
         let settings = Flags([(Setting::TimeLimit, time_limit)].into());
         let run = RunArgs {
@@ -213,17 +304,21 @@ impl Auto<'_> {
         Ok(run::run_on(self.world, self.comm, &run, &blas, &mut KeptJob::default())?.exit)
     }
 
-    /// What rank 0 finds, on all ranks; `None` if it is an error, which it prints. Collective.
+    /// What rank 0 finds, on all ranks. It prints an error. Collective.
     fn on_rank0<T: Serialize + for<'d> Deserialize<'d>>(
         &self,
         find: impl FnOnce() -> Result<T, ConfigError>,
-    ) -> Result<Option<T>, JobError> {
+    ) -> Result<T, Stop> {
         let mut found = None;
         if self.comm.rank() == 0 {
             let done = find();
             found = done.inspect_err(|why| messages::print(format_args!("error: {why}"))).ok();
         }
-        Ok(collect::broadcast_json(self.comm, &found, 0)?)
+        collect::broadcast_json(self.comm, &found, 0)?.ok_or(Stop::Exit(Exit::BadInput))
+    }
+
+    fn give_up(&self, error: JobError) -> Stop {
+        tune::give_up(self.comm, error).map_or_else(Stop::Error, Stop::Exit)
     }
 
     fn first(&self, places: Vec<Result<Place, String>>) -> Result<(RunSpec, Shares), ConfigError> {
@@ -262,8 +357,8 @@ impl Auto<'_> {
         Ok((RunSpec { blas: Some(self.args.blas.clone()), ..spec }, shares))
     }
 
-    /// A trial of `base` with the chosen values, or how the job ends, whose reason is printed.
-    fn tune(&self, base: &RunSpec) -> Result<Result<RunSpec, Exit>, JobError> {
+    /// A trial of `base` with the chosen values.
+    fn tune(&self, base: &RunSpec) -> Result<RunSpec, Stop> {
         let parameters = Parameter::all_of(&base.tests()[0]).collect();
         let budget_seconds = self.args.tuning_seconds();
         let task = TuningTask { base: base.clone(), parameters, n: None, budget_seconds };
@@ -276,19 +371,15 @@ impl Auto<'_> {
             &self.options(),
             &mut RunOutput::new(OutputOptions::default(), self.args.progress.progress()),
         );
-        let mut exit = Exit::BadInput;
-        let tuned = match tuned {
-            Ok(tuning) => tuning.map(|tuning| {
-                messages::print(format_args!("{}", table::text(&tuning)));
-                let n = vec![tuning.chosen.n];
-                RunSpec { n, ..with_values(base, &tuning.chosen) }
-            }),
-            Err(error) => {
-                exit = tune::give_up(self.comm, error)?;
-                None
-            }
+        let (tuned, exit) = match tuned {
+            Ok(tuning) => (tuning, Exit::BadInput),
+            Err(error) => (None, tune::give_up(self.comm, error)?),
         };
-        Ok(collect::broadcast_json(self.comm, &tuned, 0)?.ok_or(exit))
+        let tuned = tuned.map(|tuning| {
+            messages::print(format_args!("{}", table::text(&tuning)));
+            RunSpec { n: vec![tuning.chosen.n], ..with_values(base, &tuning.chosen) }
+        });
+        collect::broadcast_json(self.comm, &tuned, 0)?.ok_or(Stop::Exit(exit))
     }
 
     fn options(&self) -> JobOptions {
@@ -296,30 +387,26 @@ impl Auto<'_> {
         JobOptions { blas: self.blas.clone(), mpi_library, ..JobOptions::default() }
     }
 
-    /// Runs `spec` without a report. The error is how the job ends, whose reason is printed.
-    fn measure(&self, spec: &RunSpec) -> Result<Result<Measured, Exit>, JobError> {
+    /// Runs `spec` without a report.
+    fn measure(&self, spec: &RunSpec) -> Result<Measured, Stop> {
         let began = Instant::now();
         let mut last = LastTest::default();
         let ran = job::run(self.comm, spec, &self.trial_settings(spec), &self.options(), &mut last);
-        match ran {
-            Ok(done) if done.exit == Exit::Passed => {}
-            Ok(done) => {
-                if done.exit == Exit::ResidualFailed && self.comm.rank() == 0 {
-                    messages::print(format_args!(
-                        "error: FAILED: the residual of a run of N = {} to measure the rate; \
-                         another BLAS (--blas) may be right, and `skt-hpl screen` compares the \
-                         ranks' numbers",
-                        spec.n[0]
-                    ));
-                }
-                return Ok(Err(done.exit));
-            }
-            // The others wait for this rank, or for one that is gone: all must end.
-            Err(error) => return tune::give_up(self.comm, error).map(Err),
+        // The others wait for a rank with an error, or for one that is gone: all must end.
+        let exit = ran.map_err(|error| self.give_up(error))?.exit;
+        if exit == Exit::ResidualFailed && self.comm.rank() == 0 {
+            messages::print(format_args!(
+                "error: FAILED: the residual of a run of N = {} to measure the rate; `skt-hpl \
+                 screen` compares the ranks' numbers, and --blas names another library",
+                spec.n[0]
+            ));
+        }
+        if exit != Exit::Passed {
+            return Err(Stop::Exit(exit));
         }
         let timed_seconds = last.0.map_or(0.0, |test| test.time_seconds);
         let seconds = began.elapsed().as_secs_f64();
-        Ok(Ok(Measured { n: spec.n[0], seconds, timed_seconds }))
+        Ok(Measured { n: spec.n[0], seconds, timed_seconds })
     }
 
     /// The protection of tuning and of short runs: none, or the checksums of the grid. Their
@@ -339,13 +426,13 @@ impl Auto<'_> {
         tuned: &RunSpec,
         shares: &Shares,
         short: &Measured,
-    ) -> Result<usize, JobError> {
+    ) -> Result<usize, CommError> {
         let all_seconds = self.args.seconds().unwrap_or(MAX_TUNING_SECONDS / TUNING_PART);
         let over = SHORT_RUN_PART * all_seconds / short.timed_seconds.max(1e-3);
         let n = (short.n as f64 * over.cbrt()) as usize;
         let bytes = self.room(shares, None).bytes;
         let memory_n = fit::n_in_memory(bytes, &tuned.tests()[0], &self.trial_settings(tuned));
-        Ok(collect::broadcast_json(self.comm, &n.min(memory_n).max(short.n), 0)?)
+        collect::broadcast_json(self.comm, &n.min(memory_n).max(short.n), 0)
     }
 
     fn room(&self, shares: &Shares, left_seconds: Option<f64>) -> Room {
@@ -363,12 +450,9 @@ impl Auto<'_> {
         let left_seconds = self.args.seconds().map(|all| all - self.began.elapsed().as_secs_f64());
         let fitted = fit::fit(tuned, &tuned.grids, &self.room(shares, left_seconds), pace)?;
         messages::print(format_args!("auto: {}", fitted.words(pace, left_seconds)));
-        let Fitted { spec, protection, .. } = fitted;
-        let ranks = counted(shares.ranks, "rank");
-        let title = ["HPLinpack benchmark input file".into(), format!("skt-hpl auto: {ranks}")];
-        let spec = &RunSpec { blas: self.blas.named_as_settled().named, title, ..spec };
-        let [toml, dat] =
-            FILES.map(|file| Chosen { spec, protection: &protection, path: Path::new(file) });
+        let (blas, title) = (self.blas.named_as_settled().named, title("auto", shares.ranks));
+        let (spec, protection) = (&RunSpec { blas, title, ..fitted.spec }, &fitted.protection);
+        let [toml, dat] = FILES.map(|file| Chosen { spec, protection, path: Path::new(file) });
         messages::print(format_args!(
             "auto: HPL.toml and HPL.dat are of this run: `skt-hpl --config HPL.toml`, started as \
              this job was, repeats it, or resumes it after a loss; with HPL.dat, add{}",

@@ -36,14 +36,6 @@ pub(crate) fn start(ranks: &Ranks) -> String {
     format!("{} {}", starter.command(is_root, ranks).join(" "), program())
 }
 
-/// In this user's shell and, on several nodes if that is another way, in a job of Slurm.
-pub(crate) fn starts(ranks: &Ranks) -> Vec<String> {
-    let is_slurm = ranks.nodes.is_none() || here().0 == Starter::Slurm;
-    let slurm = || format!("{} {}", Starter::Slurm.command(false, ranks).join(" "), program());
-    let others = if is_slurm { None } else { Some(slurm()) };
-    [Some(start(ranks)), others].into_iter().flatten().collect()
-}
-
 /// `skt-hpl launch` with the flags `of_launch`, for a run with the flags `flags`.
 pub(crate) fn launch(hostfile: &str, of_launch: &str, flags: &str) -> String {
     let root = match here() {

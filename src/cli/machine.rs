@@ -5,9 +5,6 @@ use skt_config::ConfigError;
 use skt_host::affinity::current_mask;
 use skt_host::memory;
 
-/// The share of the time for which threads that are alone on their cores have them.
-pub(super) const MIN_CPU_SHARE: f64 = 0.95;
-
 /// Number of physical cores that this process may run on, at most what its CPU quota allows. Two
 /// hardware threads of a core count as one, because they share its floating-point units.
 pub(crate) fn cores() -> Result<usize, ConfigError> {

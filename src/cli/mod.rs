@@ -30,7 +30,6 @@ mod failed;
 mod fit;
 mod flags;
 mod hosts;
-mod init;
 mod launch;
 mod losses;
 mod machine;
@@ -158,7 +157,7 @@ pub(crate) enum Command {
     #[command(hide = true)]
     BlasTrial(blas::TrialArgs),
     /// Write a commented configuration that fits this machine
-    Init(init::InitArgs),
+    Init(auto::InitArgs),
     /// Find the fastest values of the parameters by short runs on this job's ranks
     Tune(Box<tune::TuneArgs>),
     /// Convert a configuration between HPL.dat and TOML
@@ -300,7 +299,7 @@ fn dispatch(cli: Cli) -> ExitCode {
         _ if !launcher_rank::is_first() => Exit::Passed.into(),
         Some(Command::Status(args)) => write(|| status::execute(&args)),
         Some(Command::Probe(args)) => write(|| probe::execute(&args)),
-        Some(Command::Init(args)) => write(|| init::execute(&args)),
+        Some(Command::Init(args)) => write(|| auto::init(&args)),
         Some(Command::Plan(args)) => write(|| plan::execute(&args)),
         Some(Command::Convert(args)) => write(|| convert::execute(&args)),
         Some(Command::Report(args)) => write(|| report::execute(&args)),

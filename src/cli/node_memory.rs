@@ -6,64 +6,20 @@ use skt_model::kinds::{NodeKind, NodeKinds};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Alike {
+    /// 0 for all nodes of the run.
     pub nodes: usize,
     pub gib: f64,
     pub gflops: Option<f64>,
 }
 
+/// Nodes with the most memory first, of these the fastest; each pair of both once.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct NodeSet {
-    /// The memory that all of them have, in GiB.
-    pub gib: f64,
-    pub alike: Vec<Alike>,
-}
-
-impl NodeSet {
-    pub(crate) fn nodes(&self) -> usize {
-        self.alike.iter().map(|alike| alike.nodes).sum()
-    }
-
-    /// The rate of a core, in Gflop/s, if it is given and that of all.
-    pub(crate) fn gflops(&self) -> Option<f64> {
-        let first = self.alike.first()?.gflops;
-        first.filter(|_| self.alike.iter().all(|alike| alike.gflops == first))
-    }
-
-    /// The rates of the nodes, in words after their number.
-    pub(crate) fn rates_words(&self) -> String {
-        if let Some(gflops) = self.gflops() {
-            return format!(" of {gflops} Gflop/s a core");
-        }
-        let kind = |alike: &Alike| Some(format!("{} of {}", alike.nodes, alike.gflops?));
-        let kinds: Vec<String> = self.alike.iter().filter_map(kind).collect();
-        if kinds.is_empty() {
-            String::new()
-        } else {
-            format!(" ({} Gflop/s a core)", kinds.join(", "))
-        }
-    }
-
-    pub(crate) fn kinds(&self) -> Result<NodeKinds, ModelError> {
-        let kind = |alike: &Alike| {
-            let core_flops = alike.gflops? * 1e9;
-            Some(NodeKind { nodes: alike.nodes, core_flops })
-        };
-        NodeKinds::new(&self.alike.iter().filter_map(kind).collect::<Vec<_>>())
-    }
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum NodeMemory {
-    /// All nodes have the same, in GiB.
-    Equal(f64),
-    /// Nodes with the most memory first, of these the fastest; each pair of both once.
-    Listed(Vec<Alike>),
-}
+pub(crate) struct NodeList(pub Vec<Alike>);
 
 /// A list must have its numbers of nodes, as a comma alone could be a decimal one.
-pub(crate) fn parse(text: &str) -> Result<NodeMemory, String> {
+pub(crate) fn parse(text: &str) -> Result<NodeList, String> {
     if let Ok(gib) = above_zero(text) {
-        return Ok(NodeMemory::Equal(gib));
+        return Ok(NodeList(vec![Alike { nodes: 0, gib, gflops: None }]));
     }
     let alike = |part: &str| {
         let (nodes, gib) = part.split_once('x')?;
@@ -75,13 +31,11 @@ pub(crate) fn parse(text: &str) -> Result<NodeMemory, String> {
         Some(Alike { nodes, gib: above_zero(gib).ok()?, gflops })
     };
     let all: Option<Vec<Alike>> = text.split(',').map(alike).collect();
-    let mut all = all.ok_or(
+    let has_rates = |all: &[Alike]| all.iter().filter(|alike| alike.gflops.is_some()).count();
+    let mut all = all.filter(|all| [0, all.len()].contains(&has_rates(all))).ok_or(
         "legal is a number of GiB above 0 for every node, or nodes x GiB of each kind, e.g. \
-         6x256,2x128, with the Gflop/s of a core if they differ: 6x256@40,2x128@30",
+         6x256,2x128, with the Gflop/s of a core of each if they differ: 6x256@40,2x128@30",
     )?;
-    if all.iter().any(|alike| alike.gflops.is_some() != all[0].gflops.is_some()) {
-        return Err("legal is a rate (@) for each kind of nodes, or for none".into());
-    }
     let fastest_first = |a: &Alike, b: &Alike| {
         let [a_rate, b_rate] = [a, b].map(|alike| alike.gflops.unwrap_or(0.0));
         b.gib.total_cmp(&a.gib).then(b_rate.total_cmp(&a_rate))
@@ -92,45 +46,48 @@ pub(crate) fn parse(text: &str) -> Result<NodeMemory, String> {
         kept.nodes += if is_alike { next.nodes } else { 0 };
         is_alike
     });
-    Ok(NodeMemory::Listed(all))
+    Ok(NodeList(all))
 }
 
-impl NodeMemory {
-    pub(crate) fn nodes(&self) -> Option<usize> {
-        match self {
-            Self::Equal(_) => None,
-            Self::Listed(all) => Some(all.iter().map(|alike| alike.nodes).sum()),
-        }
+impl NodeList {
+    pub(crate) fn nodes(&self) -> usize {
+        self.0.iter().map(|alike| alike.nodes).sum()
+    }
+
+    /// The memory that all of them have, in GiB.
+    pub(crate) fn gib(&self) -> f64 {
+        self.0.iter().map(|alike| alike.gib).fold(f64::INFINITY, f64::min)
     }
 
     /// The rates of cores, in Gflop/s, the highest first, each once; none if they are not given.
     pub(crate) fn rates(&self) -> Vec<f64> {
-        let Self::Listed(all) = self else { return Vec::new() };
-        let mut rates: Vec<f64> = all.iter().filter_map(|alike| alike.gflops).collect();
+        let mut rates: Vec<f64> = self.0.iter().filter_map(|alike| alike.gflops).collect();
         rates.sort_by(|a, b| b.total_cmp(a));
         rates.dedup();
         rates
     }
 
+    pub(crate) fn kinds(&self) -> Result<NodeKinds, ModelError> {
+        let kind = |alike: &Alike| {
+            let core_flops = alike.gflops? * 1e9;
+            Some(NodeKind { nodes: alike.nodes, core_flops })
+        };
+        NodeKinds::new(&self.0.iter().filter_map(kind).collect::<Vec<_>>())
+    }
+
     /// Those that a run could take: nodes with at least some memory and some rate. A node with less
     /// of either bounds or slows the others, so it is better left out or takes part with all that
-    /// are no worse. The largest set is the last one. `nodes` is their number if all are equal.
-    pub(crate) fn sets(&self, nodes: usize) -> Vec<NodeSet> {
-        let all = match self {
-            Self::Equal(gib) => &vec![Alike { nodes, gib: *gib, gflops: None }],
-            Self::Listed(all) => all,
-        };
+    /// are no worse. The largest set is the last one.
+    pub(crate) fn sets(&self) -> Vec<Self> {
         let rates = self.rates();
         let rates = if rates.is_empty() { vec![0.0] } else { rates };
-        let mut sets: Vec<NodeSet> = Vec::new();
-        for least in all {
+        let mut sets = Vec::new();
+        for least in &self.0 {
             for rate in &rates {
                 let is_as_fast = |one: &Alike| one.gflops.is_none_or(|gflops| gflops >= *rate);
                 let is_taken = |one: &&Alike| one.gib >= least.gib && is_as_fast(one);
-                let alike: Vec<Alike> = all.iter().filter(is_taken).copied().collect();
-                let Some(gib) = alike.last().map(|last| last.gib) else { continue };
-                let set = NodeSet { gib, alike };
-                if !sets.contains(&set) {
+                let set = Self(self.0.iter().filter(is_taken).copied().collect());
+                if !set.0.is_empty() && !sets.contains(&set) {
                     sets.push(set);
                 }
             }
@@ -145,15 +102,14 @@ mod tests {
 
     /// The number of nodes and the memory of each set.
     fn sets(text: &str) -> Vec<(usize, f64)> {
-        let sets = parse(text).unwrap().sets(1);
-        sets.iter().map(|set| (set.nodes(), set.gib)).collect()
+        let sets = parse(text).unwrap().sets();
+        sets.iter().map(|set| (set.nodes(), set.gib())).collect()
     }
 
     #[test]
     fn nodes_of_all_kinds_are_listed_by_their_memory() {
-        assert_eq!(parse("59.6"), Ok(NodeMemory::Equal(59.6)));
-        assert_eq!(NodeMemory::Equal(59.6).sets(3)[0].nodes(), 3);
-        assert_eq!(parse("2x128,4x256,1x64,2x256").unwrap().nodes(), Some(9));
+        assert_eq!(sets("59.6"), [(0, 59.6)]);
+        assert_eq!(parse("2x128,4x256,1x64,2x256").unwrap().nodes(), 9);
         assert_eq!(sets("2x128,4x256,1x64,2x256"), [(6, 256.0), (8, 128.0), (9, 64.0)]);
         assert_eq!(sets("3x256"), [(3, 256.0)]);
     }
@@ -167,8 +123,8 @@ mod tests {
         let both = [(6, 256.0), (8, 128.0)];
         assert_eq!(sets("6x256@40,2x128@50"), [(6, 256.0), (2, 128.0), (8, 128.0)]);
         assert_eq!(sets("6x256@40,2x128@30"), both);
-        let set = &parse("1x256@40,2x128@50,3x128@40").unwrap().sets(1)[0];
-        assert_eq!((set.gflops(), set.kinds().unwrap().are_equal()), (Some(40.0), true));
+        let set = &parse("1x256@40,2x128@50,3x128@40").unwrap().sets()[0];
+        assert_eq!((&set.rates()[..], set.kinds().unwrap().are_equal()), (&[40.0][..], true));
         assert_eq!(parse("1x256@30,6x256@40,2x128@30").unwrap().rates(), [40.0, 30.0]);
         assert!(parse("6x256,2x128").unwrap().rates().is_empty());
         for text in ["6x256@40,2x128", "6x256@0", "6x256@", "256@40"] {

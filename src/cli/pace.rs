@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::error::Error;
 
 use skt_host::units::counted;
 
@@ -17,6 +18,8 @@ use skt_solver::blas::library;
 use skt_solver::team::Team;
 
 const DGEMM_SECONDS: f64 = 0.5;
+/// The share of the time for which threads that are alone on their cores have them.
+const MIN_CPU_SHARE: f64 = 0.95;
 
 type Shape = (usize, (usize, usize), bool);
 
@@ -64,22 +67,7 @@ impl Pace {
     /// The timed part by the model alone, with the rate of DGEMM on up to `cores` cores of this
     /// machine at once; and where that is from, in words.
     pub(super) fn measure(cores: usize) -> Result<(Self, String), ConfigError> {
-        library::use_one_thread();
-        let cores = cores.min(machine::cores()?);
-        let team = Team::new(cores, |_| ()).map_err(|why| ConfigError::Other(why.to_string()))?;
-        let rates = selftest::dgemm_rates(&team, DGEMM_SECONDS);
-        let rates = rates.map_err(|why| ConfigError::Other(why.to_string()))?;
-        let gflops = rates.best / cores as f64;
-        let mut source = format!(
-            "by the model, with DGEMM at {gflops:.1} Gflop/s a core, measured here on {} at once",
-            counted(cores, "core")
-        );
-        if rates.cpu_share < machine::MIN_CPU_SHARE {
-            let lost = 100.0 * (1.0 - rates.cpu_share);
-            source += &format!(
-                "\nwarning: other programs took {lost:.0} % of the cores while DGEMM was measured"
-            );
-        }
+        let (gflops, source) = measured_gflops(cores)?;
         Ok((Self::by_model(1e9 * gflops), source))
     }
 
@@ -156,6 +144,25 @@ impl Pace {
         // refused for a rounding error.
         estimate_seconds(&run, &machine).ok().map(|seconds| measured * (seconds / modelled))
     }
+}
+
+/// The rate of DGEMM on a core, with up to `cores` of this machine at once; and these words.
+pub(super) fn measured_gflops(cores: usize) -> Result<(f64, String), ConfigError> {
+    library::use_one_thread();
+    let cores = cores.min(machine::cores()?);
+    let other = |why: &dyn Error| ConfigError::Other(why.to_string());
+    let team = Team::new(cores, |_| ()).map_err(|why| other(&why))?;
+    let rates = selftest::dgemm_rates(&team, DGEMM_SECONDS).map_err(|why| other(&why))?;
+    let gflops = rates.best / cores as f64;
+    let mut source = format!(
+        "DGEMM: {gflops:.1} Gflop/s a core, measured here on {} at once",
+        counted(cores, "core")
+    );
+    if rates.cpu_share < MIN_CPU_SHARE {
+        let lost = 100.0 * (1.0 - rates.cpu_share);
+        source += &format!("\nwarning: other programs took {lost:.0} % of the cores during that");
+    }
+    Ok((gflops, source))
 }
 
 pub(super) fn operations(n: usize) -> f64 {

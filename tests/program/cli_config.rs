@@ -199,8 +199,8 @@ fn init_takes_the_n_that_fits_memory_and_time() {
     let (_, printed) = init("--ranks 2 --memory-gib 64 --time 1s");
     assert!(printed.contains(": the largest that ends in 1 s; memory holds "), "{printed}");
     let (_, printed) = init("--ranks 2 --memory-gib 0.1 --time 1000d");
-    assert!(printed.contains("): as large as the memory holds on 2 ranks, "), "{printed}");
-    assert!(printed.contains("\ntimes are by the model, with DGEMM at "), "{printed}");
+    assert!(printed.contains("): as large as the memory holds; run it with\n"), "{printed}");
+    assert!(printed.contains("\nby the model; DGEMM: "), "{printed}");
     for (flags, want) in [
         ("--time 1us", "`1us` is no time: use 90 or 90s, 10min, 24h or 3d"),
         ("--time 0.001ms", "--time: 0.000001 s are too short: N = 192, the small"),
@@ -239,11 +239,10 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
     // A short run has no checkpoint due: the memory is left to the matrix. So little memory is
     // short work on a machine that gives a hundredth of a core, too.
     let (_, printed) = program.done("init --force --ranks 6 --memory-gib 0.1");
-    assert!(printed.contains("without checkpoints; run it with\n"), "{printed}");
     assert!(printed.contains(" --ft none\n"), "{printed}");
     // A run of days, with twenty TiB, has checkpoints.
     let (_, printed) = program.done("init --force --ranks 16 --memory-gib 20000");
-    assert!(printed.contains("with self checkpoints") && printed.contains(" --ft self\n"));
+    assert!(printed.contains(" --ft self\n"), "{printed}");
     let dat = program.read("HPL.dat");
 
     let error = program.refused("init");
@@ -269,9 +268,6 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
     let (_, printed) = program.done(helped);
     assert!(printed.contains(" --bind-to none -np 6 "), "{printed}");
     assert!(printed.contains(" --ft self --helper-cores 2\n"), "{printed}");
-    // More cores than any machine that runs this test.
-    let (_, printed) = program.done("init --force --ranks 16 --threads 4096");
-    assert!(printed.contains("warning: 16 ranks of 4096 thread(s) need 65536 cores"), "{printed}");
 }
 
 #[test]

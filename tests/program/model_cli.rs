@@ -22,11 +22,10 @@ fn plan_gives_a_table_and_a_configuration_that_reads_back() {
         let row = words.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
         row.into_iter().find(|words| words.first() == Some(&name)).expect(&words)
     };
-    assert!(words.contains("\nRun: self checkpoint in groups of "), "{words}");
     assert_eq!(row("protocol"), ["protocol", "self", "none", "single", "double", "abft"]);
     let heads = ["\nThe choice, and the best of each other protocol\n", "\nUncertain\n"];
     assert!(heads.iter().all(|head| words.contains(head)), "{words}");
-    assert!(program.read("plan.toml").contains("self checkpoint in groups of"));
+    assert!(program.read("plan.toml").contains("\nmethod = \"self\"\n"));
     let dat = program.printed("convert plan.toml");
     let n = row("n")[1];
     assert!(dat.lines().any(|l| l.split_whitespace().next() == Some(n)), "N = {n} not in\n{dat}");
@@ -54,8 +53,6 @@ fn plan_as_json_has_all_candidates_and_parts_of_the_time() {
     // Checkpoints that cost next to nothing: a run takes them a second apart.
     let fast = "--checkpoint-gbs 1e7";
     let json = plan_json(&program, fast);
-    let words = program.printed(&with(fast));
-    assert!(words.contains(", every 1 s of work"), "{words}");
     assert_eq!(json["choice"]["interval_seconds"], 1.0);
     let others = json["uncertain"].as_array().unwrap();
     let best = |other: &serde_json::Value| other["best_interval_seconds"].as_f64().unwrap();
@@ -129,20 +126,24 @@ fn plan_takes_the_best_of_unequal_nodes() {
     let refused = |extra: &str| program.refused(&format!("{machine} {extra}"));
     let nodes =
         |words: &str| words.lines().nth(1).unwrap().split_whitespace().nth(1).map(str::to_owned);
-    let table = |words: &str| words[words.find("\n\n").expect("a table")..].to_owned();
+    let table = |words: &str| words.split("\n\n").skip(1).take(2).collect::<String>();
     let both = plan("--memory-gib 2x128,6x256");
     assert_eq!(nodes(&both).as_deref(), Some("8"), "{both}");
-    assert!(both.contains("\n  Nodes: 6, 256 GiB of each: N = "), "{both}");
-    assert!(both.contains(
-        "\n  Nodes: all 8, 128 GiB of each: N = 324864, 19752.1 Gflop/s expected; chosen\n"
-    ));
+    let ways = |words: &str| {
+        let (_, table) = words.split_once("\nNodes\n").expect("a table");
+        table.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ")
+    };
+    let (of_nodes, chosen) =
+        ("nodes 6 8 gib 256.000 128.000 blocks equal equal ", "chosen false true");
+    assert!(ways(&both).starts_with(of_nodes) && ways(&both).ends_with(chosen), "{both}");
+    assert!(ways(&both).contains(" 324864 expected_gflops ") && ways(&both).contains(" 19752.1 "));
     assert_eq!(table(&both), table(&plan("--nodes 8 --memory-gib 128")));
     let without = plan("--memory-gib 6x256,1x0.5");
     assert_eq!(nodes(&without).as_deref(), Some("6"), "{without}");
     assert_eq!(table(&without), table(&plan("--nodes 6 --memory-gib 256")));
     // A node that holds nothing is left out, too.
     let none = plan("--memory-gib 6x256,1x0.000001");
-    assert!(none.contains("0.000001 GiB of each: no configuration"), "{none}");
+    assert!(none.contains("\n7 node(s): no configuration"), "{none}");
     assert_eq!(table(&none), table(&without));
     let why = refused("--nodes 7 --memory-gib 2x128,6x256");
     assert!(why.contains("--nodes 7, and --memory-gib lists 8 nodes: leave out --nodes"), "{why}");
@@ -169,16 +170,7 @@ fn plan_divides_blocks_by_the_rates_of_nodes() {
     let program = Program::new();
     let machine = "plan --cores-per-node 64 --threads 16 --bandwidth-gbs 12.5 --copy-gbs 20";
     let plan = |extra: &str| program.printed(&format!("{machine} {extra}"));
-    let words = plan("--memory-gib 6x256@40,2x256@30 --out p.toml");
-    let line = |head: &str| {
-        let line = words.lines().map(str::trim_start).find(|line| line.starts_with(head));
-        line.unwrap_or_else(|| panic!("{words}")).to_owned()
-    };
-    assert!(words.contains("\n  DGEMM: 30.0 to 40.0 Gflop/s a core, as given\n"), "{words}");
-    let of_all = "Nodes: all 8 (6 of 40, 2 of 30 Gflop/s a core), 256 GiB of each, ";
-    assert!(line(&format!("{of_all}blocks by rate: N = ")).ends_with("; chosen"), "{words}");
-    line(&format!("{of_all}as many blocks each: N = "));
-    line("Nodes: 6 of 40 Gflop/s a core, 256 GiB of each: N = ");
+    plan("--memory-gib 6x256@40,2x256@30 --out p.toml");
     let toml = program.read("p.toml");
     for setting in ["rates = \"40,40,40,40,40,40,30,30\"", "pmap = \"column\""] {
         assert!(toml.lines().any(|line| line == setting), "{toml}");
@@ -186,7 +178,6 @@ fn plan_divides_blocks_by_the_rates_of_nodes() {
     program.printed("convert p.toml p.dat");
     let (_, how) = program.done(&format!("{machine} --memory-gib 6x256@40,2x256@30 --out q.dat"));
     assert!(how.contains(" --rates 40,40,40,40,40,40,30,30 "), "{how}");
-    assert!(how.contains("with the fastest nodes first"), "{how}");
     let json = plan("--memory-gib 6x256@40,2x256@30 --json");
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["machine"]["kinds"][1]["gflops_per_core"], 30.0);
@@ -196,6 +187,10 @@ fn plan_divides_blocks_by_the_rates_of_nodes() {
     );
     let most = json["columns_over_mean"].as_f64().unwrap();
     assert!((most - 1.0667).abs() < 1e-3, "{most}");
+    let ways = json["ways"].as_array().unwrap();
+    let row = |way: &serde_json::Value| json!([way["nodes"], way["blocks"], way["chosen"]]);
+    let want = json!([[6, "equal", false], [8, "by rate", true], [8, "equal", false]]);
+    assert_eq!(ways.iter().map(row).collect::<serde_json::Value>(), want);
 }
 
 #[test]
@@ -205,9 +200,9 @@ fn plan_refuses_rates_that_no_run_can_have() {
     for (extra, named) in [
         (
             "--memory-gib 6x256@40,2x256@30 --gflops-per-core 40",
-            "--gflops-per-core, and --memory-gib",
+            "--memory-gib has the rates of cores",
         ),
-        ("--memory-gib 6x256@40,2x256", "a rate (@) for each kind"),
+        ("--memory-gib 6x256@40,2x256", "6x256@40,2x128@30"),
         ("--memory-gib 6x256@40,2x256@0", "6x256@40,2x128@30"),
     ] {
         let message = program.refused(&format!("{machine} {extra}"));
@@ -218,9 +213,8 @@ fn plan_refuses_rates_that_no_run_can_have() {
     assert!(words.contains("3 kinds of nodes and a 2 x 2 grid"), "{words}");
     // Checksums take as many blocks of each process column.
     let words = program.printed(&format!("{machine} --memory-gib 4x256@40,4x256@39 --ft abft"));
-    assert!(words.contains("blocks by rate: --ft abft: nodes of unequal speed"), "{words}");
-    let nodes = words.lines().find(|line| line.contains("as many blocks each: N = "));
-    assert!(nodes.is_some_and(|line| line.ends_with("; chosen")), "{words}");
+    assert!(words.contains("\n8 node(s): --ft abft: its groups of block columns"), "{words}");
+    assert!(words.contains("  chosen             false    false     true\n"), "{words}");
 }
 
 /// A run accepts what is written, also where checkpoints next to the solver follow each other at
@@ -240,8 +234,7 @@ fn plan_writes_what_a_run_accepts() {
         if extra == helped {
             let every = toml.lines().find_map(|line| line.strip_prefix("every = \"")).unwrap();
             let every: f64 = every.trim_end_matches("s\"").parse().unwrap();
-            let shown = format!("every {every:.0} s of work");
-            assert!(every >= 1.0 && words.contains(&shown), "{toml}\n{words}");
+            assert!(every >= 1.0, "{toml}\n{words}");
         }
     }
 }
@@ -304,8 +297,8 @@ fn plan_refuses_what_cannot_be() {
         ("--node-mtbf-hours=-1", "'-1' for '--node-mtbf-hours <HOURS>': legal is a number above 0"),
         ("--node-mtbf-hours -1", "--node-mtbf-hours"),
         ("--threads 64", "--threads 64"),
-        ("--cores-per-node 0", "--cores-per-node 0: legal is 1 or more"),
-        ("--helper-cores 99", "--helper-cores 99 of"),
+        ("--cores-per-node 0", "of 0 cores a node: legal is"),
+        ("--helper-cores 99", "--helper-cores 99 of 32 cores"),
         ("--memory-fraction 1.5", "--memory-fraction <0..1>': legal is more than 0, at most 1"),
         ("--memory-gib 0.000001", "no configuration"),
         ("--probability 2", "--probability <0..1>': legal is a number from 0 to 1"),
@@ -521,23 +514,16 @@ fn plan_expects_what_earlier_runs_reached_of_the_model() {
     };
     let ratio = efficiency("--report a.json") / efficiency("");
     assert!((ratio - 0.9).abs() < 1e-6, "{ratio}");
-    let words = program.printed(&with("--report a.json"));
-    assert!(words.contains("90.0 % of the model's rate, as in 1 test(s)"), "{words}");
-    assert!(!words.contains("shared memory"), "{words}");
-    // Ranks that read each other's memory are less evidence about many nodes. A run of any size
-    // counts.
+    // A run of any size counts.
     let large = path_report(20_000_000, 256, &serde_json::json!({"update": 1e6}), "null");
     let large = large.replace(r#""p": 1, "q": 1"#, r#""p": 256, "q": 256, "transport": "shared""#);
     program.write("large.json", &large);
-    let words = program.printed(&with("--report large.json"));
-    assert!(words.contains("; some used shared memory, and runs on several nodes"), "{words}");
-    // A test that is too small to count is no evidence about them, either.
+    assert!(efficiency("--report large.json") > 0.0);
+    // A test of a smaller order does not count.
     let small = path_report(1000, 128, &phases, "null");
     let small = small.replace(r#""p": 1, "q": 1"#, r#""p": 1, "q": 2, "transport": "shared""#);
     program.write("small.json", &small);
-    let words = program.printed(&with("--report a.json --report small.json"));
-    assert!(words.contains("as in 1 test(s)"), "{words}");
-    assert!(!words.contains("shared memory"), "{words}");
+    assert_eq!(efficiency("--report a.json --report small.json"), efficiency("--report a.json"));
     program.write("ft.json", &path_report(4000, 128, &phases, "{}"));
     let message = program.refused(&with("--report ft.json"));
     assert!(message.contains("without checkpoints"), "{message}");

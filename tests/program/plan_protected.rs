@@ -9,13 +9,11 @@ fn protection_that_is_asked_for_is_planned() {
     let machine = "plan --nodes 16 --cores-per-node 64 --threads 16 --memory-gib 256 \
                    --gflops-per-core 48 --copy-gbs 20 --node-mtbf-hours 200";
     let plain = program.printed(machine);
-    assert!(plain.contains("\nRun: no checkpoint\n"), "{plain}");
+    assert_eq!(row(&plain, "protocol"), "none");
     let (printed, commands) = program.done(&format!("{machine} --ft self --spares 0 --out c.toml"));
-    assert!(printed.contains("\nRun: self checkpoint in groups of "), "{printed}");
+    assert_eq!((row(&printed, "protocol"), row(&printed, "spares")), ("self", "0"));
     assert!(program.read("c.toml").contains("method = \"self\""));
-    for part in [" --nodes=16 --ntasks-per-node=4", "launch --hosts hosts", "for each of 0 spare"] {
-        assert!(commands.contains(part), "{part}: {commands}");
-    }
+    assert!(commands.contains("launch --hosts hosts"), "{commands}");
     let why = program.refused(
         "plan --nodes 1 --cores-per-node 4 --memory-gib 8 --gflops-per-core 40 \
                                --copy-gbs 20 --ft self",
@@ -32,10 +30,17 @@ fn a_run_too_short_for_a_checkpoint_is_reported() {
         "plan --nodes 4 --cores-per-node 2 --memory-gib 4 --gflops-per-core 50 --copy-gbs 5 \
          --ft self --spares 0 --out c.toml",
     );
-    let warning = "  warning: no checkpoint is due before the end of the run, so a loss sends it back \
-                   to its start; add --checkpoint-every 7s, or plan without --ft self\n";
+    let warning = "\nwarning: no checkpoint is due before the end of the run\n";
     assert!(printed.contains(warning), "{printed}");
     assert!(commands.contains("launch --hosts hosts"), "{commands}");
+}
+
+/// The first value in the row `name` of the table of the choice.
+fn row<'a>(printed: &'a str, name: &str) -> &'a str {
+    let (_, choice) = printed.split_once("\nThe choice").expect("a table");
+    let mut rows = choice.lines().map(str::split_whitespace);
+    let mut found = rows.find_map(|mut row| (row.next() == Some(name)).then_some(row));
+    found.as_mut().and_then(Iterator::next).unwrap_or_else(|| panic!("{name}: {printed}"))
 }
 
 /// The number after `before`, to the next character that is no digit.
@@ -58,15 +63,13 @@ fn a_plan_leaves_memory_for_the_ranks_of_a_lost_node() {
     let plan = "plan --cores-per-node 64 --threads 16 --memory-gib 256 --gflops-per-core 48 \
                 --copy-gbs 20 --survive-without-spares";
     // Of two nodes each gets all ranks of the other.
-    for (nodes, guests) in [(16, 1), (2, 4)] {
+    for (nodes, guests) in [(16, 1.0), (2, 4.0)] {
         let out = format!("{plan} --nodes {nodes} --spares 0 --force --out c.toml");
+        let (whole, _) = program.done(&out.replace("--survive-without-spares", "--ft self"));
         let (printed, commands) = program.done(&out);
-        let room = format!("\n  Room: each node has memory for {guests} rank");
-        assert!(printed.contains(&room), "{printed}");
-        assert!(printed.contains("\nRun: self "), "{printed}");
-        let row = printed.lines().find(|line| line.starts_with("  n  ")).expect(&printed);
-        let n = row.split_whitespace().nth(1).unwrap().parse().unwrap();
-        assert_room(n, number(&printed, "without it N = "), 4.0, guests as f64);
+        assert_eq!(row(&printed, "protocol"), "self");
+        let [n, full] = [&printed, &whole].map(|it| row(it, "n").parse().unwrap());
+        assert_room(n, full, 4.0, guests);
         assert!(program.read("c.toml").contains(&format!("\nn = [{n}]\n")));
         let launch = "launch --hosts hosts --no-spare spread ";
         assert!(commands.contains(launch), "{commands}");
@@ -88,7 +91,7 @@ fn init_leaves_memory_for_one_rank_more() {
         let (n, printed) = init("--survive-without-spares");
         assert_room(n, full, 6.0, 1.0);
         assert!(printed.contains(&format!(" --ft {method}")), "{printed}");
-        assert!(program.read("HPL.dat").contains("6 ranks and room for one more, 0.8 of"));
+        assert!(program.read("HPL.dat").contains("\nskt-hpl init: 6 ranks\n"));
     }
     let one = "init --force --ranks 1 --memory-gib 64 --survive-without-spares";
     let why = program.refused(one);

@@ -48,17 +48,6 @@ const WORKSPACE_FRACTION: f64 = 0.04;
 /// Of HPL-MxP, in double precision: x, the residual, and the basis of 50 steps of GMRES.
 const REFINEMENT_VECTORS: f64 = 53.0;
 
-/// Who computes the parities of a checkpoint, with protocol self.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Encoder {
-    /// The solver's threads, which stop the computation for it.
-    AtOnce,
-    /// A second thread of each rank while the solver continues; it takes one of the rank's cores.
-    Overlapped,
-    /// A second thread of each rank, on cores that are kept from the solver.
-    Helpers,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PlannedMachine {
     pub nodes: usize,
@@ -68,10 +57,9 @@ pub struct PlannedMachine {
     pub threads: usize,
     /// Cores per node; cores without a rank are idle.
     pub cores_per_node: usize,
-    /// Cores per node that are kept from the solver.
+    /// Cores per node that are kept from the solver, and compute the parities of protocol self while
+    /// it continues; without them the solver's threads stop for it.
     pub helper_cores: usize,
-    /// Who computes the parities.
-    pub encoder: Encoder,
     /// Bytes of memory per node that the run may use.
     pub node_memory_bytes: f64,
     /// Whether protected runs leave of that the memory for the ranks of one lost node.
@@ -141,7 +129,9 @@ impl Candidate {
         unprotected_seconds / expected.time_seconds - 1.0
     }
 
-    pub fn time_parts(&self) -> TimeParts {
+    /// The parts of the expected time in seconds: the computation, once; its checkpoints, once;
+    /// downtime and recovery; work and checkpoints that failures destroy.
+    pub fn time_parts(&self) -> [f64; 4] {
         let Self { job, expected, .. } = self;
         let standing = 1.0 - job.overlap_fraction;
         let checkpoints_seconds = self.checkpoints() * standing * job.checkpoint_seconds;
@@ -155,26 +145,8 @@ impl Candidate {
             f64::INFINITY => f64::INFINITY,
             all => (all - known).max(0.0),
         };
-        TimeParts {
-            work_seconds: job.work_seconds,
-            checkpoints_seconds,
-            outages_seconds,
-            lost_seconds,
-        }
+        [job.work_seconds, checkpoints_seconds, outages_seconds, lost_seconds]
     }
-}
-
-/// The parts of the expected time of a run, in seconds.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct TimeParts {
-    /// The computation, once.
-    pub work_seconds: f64,
-    /// The checkpoints of the computation, once.
-    pub checkpoints_seconds: f64,
-    /// Downtime and recovery.
-    pub outages_seconds: f64,
-    /// Work and checkpoints that failures destroy.
-    pub lost_seconds: f64,
 }
 
 /// A changed input of the plan, and the outcome of the planned run, with its planned interval and
@@ -275,21 +247,12 @@ impl PlannedMachine {
         padding(&self.column_core_flops(grid))
     }
 
-    /// Helper cores that `encoder` does not use go to the solver.
-    pub fn encoding(&self, encoder: Encoder) -> Self {
-        if encoder == Encoder::Helpers {
-            return Self { encoder, ..*self };
-        }
-        let ranks_per_node = self.cores_per_node / self.threads;
-        Self { encoder, helper_cores: 0, ranks_per_node, ..*self }
-    }
-
     /// Without checkpoints, helper cores have no work and go to the solver.
     pub fn running(&self, protocol: Protocol) -> Self {
         if self.helper_cores == 0 || protocol.takes_checkpoints() {
             return *self;
         }
-        self.encoding(Encoder::AtOnce)
+        Self { helper_cores: 0, ranks_per_node: self.cores_per_node / self.threads, ..*self }
     }
 
     /// The smallest of the groups that a run forms on these nodes when it is asked for `group`. The
@@ -420,24 +383,18 @@ impl PlannedMachine {
             };
             changed.push((format!("checkpoints of {CHECKPOINT_TIMES} times as long"), slower));
         }
-        changed.into_iter().map(|(what, job)| self.what_if(plan.choice(), what, &job)).collect()
-    }
-
-    fn what_if(
-        &self,
-        choice: &Candidate,
-        what: String,
-        job: &InMemoryJob,
-    ) -> Result<WhatIf, ModelError> {
-        let planned_seconds = choice.expected.interval_seconds;
-        let expected = job.expect(planned_seconds)?;
-        Ok(WhatIf {
-            what,
-            cut_seconds: job.cut_seconds(job.best_interval_seconds()?),
-            fewest_spares: job.fewest_spares(planned_seconds, self.finish_probability)?,
-            expected,
-            expected_gflops: self.run(choice.n).flops() / expected.time_seconds / 1e9,
-        })
+        let planned_seconds = plan.choice().expected.interval_seconds;
+        let what_if = |(what, job): (String, InMemoryJob)| {
+            let expected = job.expect(planned_seconds)?;
+            Ok(WhatIf {
+                what,
+                cut_seconds: job.cut_seconds(job.best_interval_seconds()?),
+                fewest_spares: job.fewest_spares(planned_seconds, self.finish_probability)?,
+                expected,
+                expected_gflops: self.run(plan.choice().n).flops() / expected.time_seconds / 1e9,
+            })
+        };
+        changed.into_iter().map(what_if).collect()
     }
 
     fn ways(&self) -> Result<Vec<(Protocol, Group)>, ModelError> {
@@ -613,8 +570,8 @@ impl PlannedMachine {
         [node_bytes * Saved::Corner.mean_fraction_by_time(), node_bytes]
     }
 
-    /// The share of full speed at which the solver continues during a checkpoint: everything except
-    /// the copy, and the core that the encoding takes.
+    /// The share of full speed at which the solver continues during a checkpoint: with helper cores
+    /// everything except the copy.
     fn overlap_fraction(
         &self,
         protocol: Protocol,
@@ -622,16 +579,13 @@ impl PlannedMachine {
         grid: (usize, usize),
         checkpoint_seconds: f64,
     ) -> f64 {
-        let goes_on = match self.encoder {
-            _ if protocol != Protocol::SelfCheckpoint => 0.0,
-            Encoder::AtOnce => 0.0,
-            Encoder::Overlapped => 1.0 - 1.0 / self.threads as f64,
-            Encoder::Helpers => 1.0,
-        };
+        if protocol != Protocol::SelfCheckpoint || self.helper_cores == 0 {
+            return 0.0;
+        }
         let [mean_bytes, _] = self.saved_bytes(order, grid);
         let copy_seconds = mean_bytes / self.copy_bytes_per_second;
         // A checkpoint that takes no time overlaps nothing.
-        goes_on * (1.0 - copy_seconds / checkpoint_seconds).max(0.0)
+        (1.0 - copy_seconds / checkpoint_seconds).max(0.0)
     }
 
     /// Seconds to encode and copy `bytes` of each node: Chen and Dongarra, eq. 8, followed by the
@@ -758,7 +712,6 @@ mod tests {
             threads: 4,
             cores_per_node: 8,
             helper_cores: 0,
-            encoder: Encoder::AtOnce,
             node_memory_bytes: 64e9,
             leaves_room: false,
             core: path::Machine::ZEN4_CORE.with_core_flops(50e9),
@@ -812,35 +765,26 @@ mod tests {
     #[test]
     fn encoding_on_helper_cores_costs_cores_and_no_time() {
         let at_once = cluster(64, YEAR_SECONDS);
-        let overlapped = at_once.encoding(Encoder::Overlapped);
         // 8 cores, of which the solver has 4.
         let helped = PlannedMachine { helper_cores: 4, ranks_per_node: 1, ..at_once };
-        let helped = helped.encoding(Encoder::Helpers);
         let best = |machine: &PlannedMachine| {
             let plan = machine.plan().unwrap();
             plan.candidates[plan.best_of(Protocol::SelfCheckpoint, 0.99).unwrap()]
         };
-        let (stands, goes_on, by_helpers) = (best(&at_once), best(&overlapped), best(&helped));
+        let (stands, by_helpers) = (best(&at_once), best(&helped));
         assert_eq!(stands.job.overlap_fraction, 0.0);
-        let copied = |c: &Candidate| {
-            let bytes = 8.0 * (c.n as f64).powi(2) / 64.0 * Saved::Corner.mean_fraction_by_time();
-            bytes / 20e9 / c.job.checkpoint_seconds
-        };
-        let is_near = |a: f64, b: f64| (a - b).abs() < 1e-12;
-        assert!(is_near(goes_on.job.overlap_fraction, 0.75 * (1.0 - copied(&goes_on))));
-        assert!(is_near(by_helpers.job.overlap_fraction, 1.0 - copied(&by_helpers)));
-        assert!(goes_on.expected.efficiency > stands.expected.efficiency);
-        assert!(by_helpers.expected_gflops < 0.6 * goes_on.expected_gflops, "half of the cores");
-        assert_eq!(helped.encoding(Encoder::AtOnce), at_once);
+        let bytes =
+            8.0 * (by_helpers.n as f64).powi(2) / 64.0 * Saved::Corner.mean_fraction_by_time();
+        let copied = bytes / 20e9 / by_helpers.job.checkpoint_seconds;
+        assert!((by_helpers.job.overlap_fraction - (1.0 - copied)).abs() < 1e-12);
+        assert!(by_helpers.expected.efficiency > stands.expected.efficiency);
+        assert!(by_helpers.expected_gflops < 0.6 * stands.expected_gflops, "half of the cores");
+        assert_eq!(helped.running(Protocol::None), at_once);
         // Of 12 cores, 3 helper cores leave 2 ranks of 4 threads, with one core idle.
         let uneven =
             PlannedMachine { cores_per_node: 12, helper_cores: 3, ranks_per_node: 2, ..at_once };
-        assert_eq!(uneven.encoding(Encoder::AtOnce).ranks_per_node, 3);
-        let parts = by_helpers.time_parts();
-        let all = parts.work_seconds
-            + parts.checkpoints_seconds
-            + parts.outages_seconds
-            + parts.lost_seconds;
+        assert_eq!(uneven.running(Protocol::None).ranks_per_node, 3);
+        let all: f64 = by_helpers.time_parts().iter().sum();
         assert!((all / by_helpers.expected.time_seconds - 1.0).abs() < 1e-6);
         for protocol in [Protocol::None, Protocol::Single, Protocol::Double, Protocol::Abft] {
             let others = helped.plan().unwrap().candidates.into_iter();
@@ -861,7 +805,7 @@ mod tests {
     fn work_during_checkpoints_counts_in_their_number() {
         let mut machine = PlannedMachine { helper_cores: 4, ranks_per_node: 1, ..cluster(64, 2e7) };
         machine.network.transfer_seconds_per_byte = 1e-8;
-        let plan = machine.encoding(Encoder::Helpers).plan().unwrap();
+        let plan = machine.plan().unwrap();
         let best = &plan.candidates[plan.best_of(Protocol::SelfCheckpoint, 0.99).unwrap()];
         let (job, interval_seconds) = (&best.job, best.expected.interval_seconds);
         let overlap_seconds = job.overlap_fraction * job.checkpoint_seconds;
@@ -869,12 +813,8 @@ mod tests {
         let work_seconds =
             best.checkpoints() * (interval_seconds + overlap_seconds) + interval_seconds;
         assert!((work_seconds / job.work_seconds - 1.0).abs() < 1e-12, "{best:?}");
-        let parts = best.time_parts();
-        let all = parts.work_seconds
-            + parts.checkpoints_seconds
-            + parts.outages_seconds
-            + parts.lost_seconds;
-        assert!((all / best.expected.time_seconds - 1.0).abs() < 1e-12, "{parts:?}");
+        let all: f64 = best.time_parts().iter().sum();
+        assert!((all / best.expected.time_seconds - 1.0).abs() < 1e-12, "{all}");
     }
 
     /// The run cuts five nodes into groups of two and three; in the group of two each member keeps
@@ -894,8 +834,7 @@ mod tests {
     fn helper_cores_cost_nothing_where_they_have_no_work() {
         let without = PlannedMachine { threads: 1, ranks_per_node: 8, ..cluster(64, YEAR_SECONDS) };
         let with = PlannedMachine { helper_cores: 4, ranks_per_node: 4, ..without };
-        let (without, with) = (without.plan().unwrap(), with.encoding(Encoder::Helpers).plan());
-        let with = with.unwrap();
+        let (without, with) = (without.plan().unwrap(), with.plan().unwrap());
         for protocol in [Protocol::None, Protocol::Abft] {
             let of = |plan: &Plan| plan.candidates[plan.best_of(protocol, 0.99).unwrap()];
             let (alone, helped) = (of(&without), of(&with));
@@ -1244,7 +1183,7 @@ mod tests {
         let time =
             one.job.work_seconds * (outage / mtbf).exp() * (step / mtbf).exp_m1() * mtbf / step;
         assert!((one.expected.time_seconds / time - 1.0).abs() < 1e-9);
-        assert_eq!(one.time_parts().checkpoints_seconds, 0.0);
+        assert_eq!(one.time_parts()[1], 0.0);
         // Data is lost if a second rank of the same rows fails before the outage is over; with
         // three checksums, a fourth.
         let lost = 1.0 - one.expected.keeps_data_probability;
@@ -1268,7 +1207,7 @@ mod tests {
         let plan = machine.plan().unwrap();
         let choice = plan.choice();
         assert_eq!(choice.expected.time_seconds, f64::INFINITY);
-        assert_eq!(choice.time_parts().lost_seconds, f64::INFINITY);
+        assert_eq!(choice.time_parts()[3], f64::INFINITY);
         for what_if in machine.what_ifs(&plan).unwrap() {
             assert_eq!(what_if.expected_gflops, 0.0, "{}", what_if.what);
         }

@@ -162,7 +162,6 @@ mod tests {
     use super::*;
     use crate::chen::Network;
     use crate::kinds::NodeKinds;
-    use crate::plan::Encoder;
     use crate::{HOUR_SECONDS, YEAR_SECONDS, path};
 
     fn machine() -> PlannedMachine {
@@ -173,7 +172,6 @@ mod tests {
             threads: 16,
             cores_per_node: 64,
             helper_cores: 0,
-            encoder: Encoder::AtOnce,
             node_memory_bytes: 220e9,
             leaves_room: false,
             core: path::Machine::ZEN4_CORE.with_core_flops(40e9),

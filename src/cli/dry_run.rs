@@ -22,7 +22,6 @@ pub(super) struct BenchmarkNeeds {
     /// Bytes of the largest rank, in the test that needs most.
     pub rank_bytes: u64,
     pub method: Method,
-    pub parities: usize,
     /// Which tests end before a checkpoint is due, at this machine's rate, if any do.
     pub without_checkpoint: Option<String>,
     pub here_bytes: u64,
@@ -105,17 +104,11 @@ fn with_slots(hosts: &[Host]) -> String {
 }
 
 fn at_a_loss(options: &LaunchOptions, needs: Option<&BenchmarkNeeds>) -> String {
-    let continues = match needs.map(|needs| (needs.method, needs.parities)) {
-        None => "the program is started again, and continues from its own checkpoints".to_owned(),
-        Some((Method::None, _)) => "the run starts from the beginning".to_owned(),
-        Some(_) if needs.is_some_and(|needs| needs.without_checkpoint.is_some()) => {
-            "the run starts from the beginning, unless a checkpoint was taken before".to_owned()
-        }
-        Some((method, parities)) => format!(
-            "the run continues from its {} if no group has lost more than {parities} of its ranks{}",
-            if method == Method::Abft { "checksums" } else { "checkpoint" },
-            if options.starts_over() { ", else from the beginning" } else { "" }
-        ),
+    let restart = match needs.map(|needs| needs.method) {
+        None => "continues from its own checkpoints",
+        Some(Method::None) => "starts from the beginning",
+        Some(Method::Abft) => "continues from its checksums",
+        Some(_) => "continues from its checkpoint",
     };
     let then = match (options.pool.spares.first(), options.settings.no_spare) {
         (Some(next), _) => format!("{} takes the node's place", next.name),
@@ -127,7 +120,7 @@ fn at_a_loss(options: &LaunchOptions, needs: Option<&BenchmarkNeeds>) -> String 
             "no spare: other nodes run its ranks if they have the memory".to_owned()
         }
     };
-    format!("{then}, and {continues}")
+    format!("{then}, and the run {restart}")
 }
 
 /// Where nodes are to share the ranks of lost ones, and none could, if they have the memory of this

@@ -159,7 +159,6 @@ fn options_of_benchmark(
     let needs = BenchmarkNeeds {
         rank_bytes: sharing.rank_bytes,
         method: settings.method_for(ranks),
-        parities: settings.parities,
         without_checkpoint: if args.dry_run {
             dry_run::without_checkpoint(&checked.spec, &settings)?
         } else {

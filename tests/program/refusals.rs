@@ -114,7 +114,7 @@ const REFUSALS: [(&str, &[&str]); 68] = [
     ("init --threads 0", &["0 is not in 1..=4096"]),
     (
         "init --helper-cores 100000",
-        &["--helper-cores: value 100000 is out of range; legal: less than"],
+        &["--helper-cores: value 100000 is out of range; legal: 0 to 4096"],
     ),
     (
         "init --helper-cores 1 --ft none --ranks 2",

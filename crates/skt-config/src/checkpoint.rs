@@ -48,7 +48,6 @@ settings! {
         key: "mtbf", metavar: "TIME", written: Written::Time,
         legal: "a time: 90 or 90s, 10min, 24h, 3d", default: "24h", example: "3d",
         help: "mean time between failures of all nodes of the job together",
-        field: Some(|settings| &mut settings.mtbf_seconds),
     }
     Resume {
         key: "resume", metavar: "HOW",

@@ -344,13 +344,11 @@ pub fn write(spec: &RunSpec) -> Result<String, ConfigError> {
 pub fn flags_besides(spec: &RunSpec) -> Vec<String> {
     let mut spec = spec.clone();
     let rows = in_dat_order().into_iter().filter(|info| info.dat.is_none());
-    rows.filter_map(|info| flag_of(info, &info.texts(&mut spec))).collect()
-}
-
-/// The flag that gives a parameter these values, unless they are its default.
-pub(crate) fn flag_of(info: &Row<Param>, texts: &[String]) -> Option<String> {
-    (!texts.is_empty() && texts != info.default_texts())
-        .then(|| format!("--{} {}", info.flag(), shell_quoted(&texts.join(","))))
+    let given = rows.map(|info| (info, info.texts(&mut spec)));
+    given
+        .filter(|(info, texts)| !texts.is_empty() && *texts != info.default_texts())
+        .map(|(info, texts)| format!("--{} {}", info.flag(), shell_quoted(&texts.join(","))))
+        .collect()
 }
 
 fn line(out: &mut String, value: impl ToString, comment: &str) {

@@ -7,9 +7,10 @@ use std::path::PathBuf;
 
 use skt_host::named;
 use skt_host::shown::shown;
+use skt_host::units::parse_seconds;
 
 use super::error::{At, ConfigError};
-use super::field::{Field, read_by};
+use super::field::{Field, Single, single};
 use super::source::ValueSource;
 use super::value::{Range, Row, Table, Value, Written, settings};
 
@@ -171,7 +172,7 @@ pub enum NoSpare {
     Spread,
 }
 
-read_by!(Self::named => LauncherChoice, NoSpare);
+single!(Self::named, Self::to_string => LauncherChoice, NoSpare);
 
 named!(NoSpare { Stop: "stop", Wait: "wait", Spread: "spread" });
 
@@ -203,13 +204,19 @@ impl LaunchSettings {
         let mut settings = Self::default();
         for row in LAUNCH {
             let field = row.field.expect("each row of this table has its field")(&mut settings);
+            // Times are in seconds.
+            let text = |text: &str| match (row.written, parse_seconds(text)) {
+                (Written::Time, Ok(seconds)) => seconds.to_string(),
+                (Written::Time, Err(_)) => String::new(),
+                _ => text.to_owned(),
+            };
             let Some(values) = draft.get(&row.setting).filter(|values| !values.is_empty()) else {
                 if row.has_default_value() {
-                    field.set(&[row.default]).expect("a legal default");
+                    field.set(&[text(row.default)]).expect("a legal default");
                 }
                 continue;
             };
-            let texts: Vec<&str> = values.iter().map(|value| &*value.text).collect();
+            let texts: Vec<String> = values.iter().map(|value| text(&value.text)).collect();
             field.set(&texts).ok_or_else(|| row.setting.wrong(&values[0]))?;
             if let Some(range) = row.range {
                 let check = |value: &Value| row.setting.at(&value.place).check(range, &value.text);

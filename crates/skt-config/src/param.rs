@@ -8,7 +8,7 @@ use skt_host::choice::{
 };
 use skt_host::layout::N_MAX;
 
-use super::rates::RateSource;
+use super::field::Field;
 use super::spec::RunSpec;
 use super::value::{DatLine, INT_MAX, Range, Row, Table, Written, settings};
 
@@ -19,121 +19,6 @@ pub(crate) const PROBLEM: &str = "Problem (a list replaces the file's list)";
 pub(crate) const PANEL: &str = "Panel factorization";
 pub(crate) const COMMUNICATION: &str = "Communication";
 pub const IGNORED: &str = "Accepted as in HPL.dat, without effect";
-
-pub trait ParamField {
-    /// Stores the values of these texts, which are written as [`ParamField::texts`] writes them. No
-    /// text unsets an optional value. `None`: one is not of this type.
-    fn set(&mut self, texts: &[String]) -> Option<()>;
-
-    fn texts(&self) -> Vec<String>;
-}
-
-trait Single: Sized {
-    fn read(text: &str) -> Option<Self>;
-    fn text(&self) -> String;
-}
-
-impl<T: Single> ParamField for T {
-    fn set(&mut self, texts: &[String]) -> Option<()> {
-        *self = T::read(texts.first()?)?;
-        Some(())
-    }
-
-    fn texts(&self) -> Vec<String> {
-        vec![self.text()]
-    }
-}
-
-/// The value of a parameter whose default is in words.
-impl<T: Single> ParamField for Option<T> {
-    fn set(&mut self, texts: &[String]) -> Option<()> {
-        *self = match texts.first() {
-            Some(text) => Some(T::read(text)?),
-            None => None,
-        };
-        Some(())
-    }
-
-    fn texts(&self) -> Vec<String> {
-        self.iter().map(Single::text).collect()
-    }
-}
-
-impl<T: Single> ParamField for Vec<T> {
-    fn set(&mut self, texts: &[String]) -> Option<()> {
-        *self = texts.iter().map(|text| T::read(text)).collect::<Option<_>>()?;
-        Some(())
-    }
-
-    fn texts(&self) -> Vec<String> {
-        self.iter().map(Single::text).collect()
-    }
-}
-
-impl Single for usize {
-    fn read(text: &str) -> Option<Self> {
-        text.parse().ok()
-    }
-
-    fn text(&self) -> String {
-        self.to_string()
-    }
-}
-
-impl Single for f64 {
-    fn read(text: &str) -> Option<Self> {
-        text.parse().ok()
-    }
-
-    fn text(&self) -> String {
-        format!("{self:?}")
-    }
-}
-
-impl Single for bool {
-    fn read(text: &str) -> Option<Self> {
-        ["no", "yes"].iter().position(|name| *name == text).map(|code| code == 1)
-    }
-
-    fn text(&self) -> String {
-        (if *self { "yes" } else { "no" }).to_owned()
-    }
-}
-
-impl Single for String {
-    fn read(text: &str) -> Option<Self> {
-        (!text.is_empty()).then(|| text.to_owned())
-    }
-
-    fn text(&self) -> String {
-        self.clone()
-    }
-}
-
-impl Single for RateSource {
-    fn read(text: &str) -> Option<Self> {
-        Some(Self::from_text(text))
-    }
-
-    fn text(&self) -> String {
-        self.as_given()
-    }
-}
-
-macro_rules! choices {
-    ($($type:ty),*) => {$(
-        impl Single for $type {
-            fn read(text: &str) -> Option<Self> {
-                Self::named(text)
-            }
-
-            fn text(&self) -> String {
-                self.name().to_owned()
-            }
-        }
-    )*};
-}
-choices!(Pmap, Fact, Bcast, Swap, Form, Generator, Transport, Pin, MxpMatrix, GemmPrecision);
 
 const ANY_COUNT: Option<Range> = Some(Range::whole(0, INT_MAX));
 const FROM_ONE: Option<Range> = Some(Range::whole(1, INT_MAX));
@@ -152,7 +37,7 @@ settings! {
     /// The table of all parameters, in the order of a TOML configuration.
     PARAMS;
     type Typed = RunSpec;
-    type Field = dyn ParamField;
+    type Field = dyn Field;
     const HAS_CODES: bool = true;
 
     N {

@@ -232,52 +232,43 @@ impl RunSpec {
     /// All tests of the run, in the reference's order: grid, N, NB, DEPTH, BCAST, RFACT, PFACT,
     /// NBMIN, NDIV, with the last varying fastest.
     pub fn tests(&self) -> Vec<TestSpec> {
-        let mut tests = Vec::new();
-        for &(p, q) in &self.grids {
-            for &n in &self.n {
-                for &nb in &self.nb {
-                    self.push_variants(&mut tests, p, q, n, nb);
-                }
-            }
-        }
+        let mut tests = vec![TestSpec {
+            pmap: self.pmap,
+            swap: self.swap,
+            swap_threshold: self.swap_threshold,
+            threshold: self.threshold,
+            generator: self.generator,
+            threads: self.threads,
+            transport: self.transport,
+            checksums: self.checksums,
+            mxp: self.mxp,
+            gemm: self.gemm,
+            ..TestSpec::default()
+        }];
+        each(&mut tests, &self.grids, |test, grid| {
+            (test.p, test.q) = grid;
+            test.rates = self.column_rates(grid);
+        });
+        each(&mut tests, &self.n, |test, n| test.n = n);
+        each(&mut tests, &self.nb, |test, nb| test.nb = nb);
+        each(&mut tests, &self.depth, |test, depth| test.depth = depth);
+        each(&mut tests, &self.bcast, |test, bcast| test.bcast = bcast);
+        each(&mut tests, &self.rfact, |test, rfact| test.rfact = rfact);
+        each(&mut tests, &self.pfact, |test, pfact| test.pfact = pfact);
+        each(&mut tests, &self.nbmin, |test, nbmin| test.nbmin = nbmin);
+        each(&mut tests, &self.ndiv, |test, ndiv| test.ndiv = ndiv);
         tests
     }
+}
 
-    fn push_variants(&self, tests: &mut Vec<TestSpec>, p: usize, q: usize, n: usize, nb: usize) {
-        for &depth in &self.depth {
-            for &bcast in &self.bcast {
-                for &rfact in &self.rfact {
-                    for &pfact in &self.pfact {
-                        for &nbmin in &self.nbmin {
-                            for &ndiv in &self.ndiv {
-                                tests.push(TestSpec {
-                                    n,
-                                    nb,
-                                    p,
-                                    q,
-                                    pmap: self.pmap,
-                                    depth,
-                                    bcast,
-                                    rfact,
-                                    pfact,
-                                    nbmin,
-                                    ndiv,
-                                    swap: self.swap,
-                                    swap_threshold: self.swap_threshold,
-                                    threshold: self.threshold,
-                                    generator: self.generator,
-                                    threads: self.threads,
-                                    transport: self.transport,
-                                    checksums: self.checksums,
-                                    mxp: self.mxp,
-                                    gemm: self.gemm,
-                                    rates: self.column_rates((p, q)),
-                                });
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
+/// Replaces each test by one for each value of a list.
+fn each<T: Copy>(tests: &mut Vec<TestSpec>, list: &[T], set: impl Fn(&mut TestSpec, T)) {
+    let set = &set;
+    let with = |test: &TestSpec, value: T| {
+        let mut test = test.clone();
+        set(&mut test, value);
+        test
+    };
+    let all = tests.iter().flat_map(|test| list.iter().map(move |value| with(test, *value)));
+    *tests = all.collect();
 }

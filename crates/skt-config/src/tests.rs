@@ -607,9 +607,6 @@ fn any_spec() -> impl Strategy<Value = RunSpec> {
             (Written::Whole, Some(range)) => (range.least as usize..=range.most as usize)
                 .prop_map(|number| number.to_string())
                 .boxed(),
-            (Written::Real, Some(range)) => {
-                (range.least..=range.most).prop_map(|number| format!("{number:?}")).boxed()
-            }
             (Written::Real, None) => any::<f64>()
                 .prop_map(|number| format!("{:?}", if number.is_finite() { number } else { -1.0 }))
                 .boxed(),

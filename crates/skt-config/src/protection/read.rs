@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use skt_host::shown::shown;
+use skt_host::units::parse_seconds;
 
 use super::Settings;
 use crate::checkpoint::SETTINGS;
@@ -36,9 +37,13 @@ impl Settings {
             if let Some(field) = row.field
                 && let Some(text) = from.text(row.setting, row.range)?
             {
-                let set = field(&mut settings).set(&[&text]);
+                let set = field(&mut settings).set(&[text]);
                 set.ok_or_else(|| from.not_understood(row.setting))?;
             }
+        }
+        if let Some(mtbf) = from.text(Setting::Mtbf, None)? {
+            let seconds = parse_seconds(&mtbf);
+            settings.mtbf_seconds = seconds.map_err(|_| from.not_understood(Setting::Mtbf))?;
         }
         from.legal(Setting::Domains, |text| !text.is_empty())?;
         from.refuse_numbers(&settings)?;

@@ -172,36 +172,26 @@ pub(crate) fn has_ranks(
     // Any process column may be missing.
     let without = spec.tests().iter().map(|test| test.p * test.q).max().unwrap_or(0);
     let needed = if replaces && is_resumed { without } else { whole };
-    let spares = comm.size().checked_sub(needed);
-    match (spares, is_resumed) {
-        (None, _) => {
-            let nothing =
-                if replaces { ", or reports that nothing is left to continue from" } else { "" };
-            print(format!(
-                "error: a rank is lost, {} are left, and the grid needs {needed}: the same command \
-                 resumes where the run was{nothing}",
-                comm.size()
-            ));
-            return Err(Exit::Interrupted);
-        }
-        (Some(_), true) if replaces => {
-            print("a rank is lost: the others continue without its process column".to_owned());
-        }
-        (Some(spares), true) => {
-            print(format!("a rank is lost: the others continue, {spares} spare rank(s) are left"));
-        }
-        (Some(1..), false) if replaces => {
-            print(format!(
-                "error: --on-loss replace has no use for spare ranks: start the job on {needed}, \
-                 or take recover"
-            ));
-            return Err(Exit::BadInput);
-        }
-        (Some(0), false) if !replaces => print(format!(
-            "warning: --on-loss recover: the grid needs all {needed} ranks, none is spare: a loss \
-             ends the job"
-        )),
-        (Some(_), false) => {}
+    let Some(spares) = comm.size().checked_sub(needed) else {
+        print(format!(
+            "error: a rank is lost, {} are left, and the grid needs {needed}: start the same command \
+             again",
+            comm.size()
+        ));
+        return Err(Exit::Interrupted);
+    };
+    if is_resumed {
+        print(format!("a rank is lost: the others continue, {spares} spare rank(s) are left"));
+    } else if replaces && spares > 0 {
+        print(format!(
+            "error: --on-loss replace has no use for spare ranks: start the job on {needed}, or \
+             take recover"
+        ));
+        return Err(Exit::BadInput);
+    } else if !replaces && spares == 0 {
+        print(format!(
+            "warning: --on-loss recover: the grid needs all {needed} ranks: a loss ends the job"
+        ));
     }
     Ok(())
 }

@@ -70,14 +70,9 @@ const LONG_ABOUT: &str = "\
 High-Performance Linpack: solves a dense random linear system on a P x Q grid of MPI ranks and \
 reports the rate. A drop-in for xhpl: the same HPL.dat, the same matrix, the same report.
 
-Without a subcommand it runs the benchmark: it reads HPL.dat in the current folder, or the file \
-that --config names. The flags below override the file; their defaults hold for what neither \
-gives. Lists are written with commas, and all combinations are run. Names may be given by their \
-codes in HPL.dat (--bcast 0,3).
-
-Called by a name that begins with xhpl, through a link or a copy, it takes no checkpoints, ignores \
-arguments that it does not know, replaces illegal values and exits as the reference does. Names of \
-HPL-MxP (xhpl-ai, xhpl_mxp, hpl-ai, rochplmxp) run that, unprotected as well.";
+Without a subcommand it runs the benchmark of HPL.dat in the current folder, or of the file that \
+--config names; the flags below override it. Lists are written with commas, and all combinations \
+are run. Called by a name that begins with xhpl, it reads HPL.dat and exits as the reference does.";
 
 const AFTER_HELP: &str = with_exit_codes!(
     "\

@@ -10,25 +10,11 @@ use skt_config::param::Param;
 
 pub(crate) const LONG_ABOUT: &str = "\
 HPL-MxP, the mixed-precision benchmark: solves Ax = b as accurately as in double precision, but \
-factors A in lower precision and without pivoting. The solution is then refined in double \
-precision, by classic iterative refinement or, where that does not converge, by GMRES with the \
-factors as preconditioner, in at most 50 steps. The rate counts the operations of HPL, 2/3 N^3 + \
-3/2 N^2, over the time of factorization and refinement together.
+factors A in lower precision and without pivoting, then refines the solution. A result is valid if \
+||Ax-b||_oo / (eps (||A||_oo ||x||_oo + ||b||_oo) N) is below 16 with eps = 2^-53.
 
-A result is valid by the rules of HPL-MxP, and the report prints PASSED, if \
-||Ax-b||_oo / (eps (||A||_oo ||x||_oo + ||b||_oo) N) is below 16 with eps = 2^-53. A matrix that \
-is strictly diagonally dominant (--matrix dominant) is for tests alone.
-
-A is kept and factored in single precision. --gemm bf16 rounds the operands of the matrix products \
-to bf16, which OpenBLAS, oneMKL and AOCL-DLP multiply faster on processors with instructions for \
-it. The refinement may then take more steps; the start refuses a library that is slow or wrong. \
---gemm bf16-emulated computes such factors on any processor, at the rate of single precision.
-
-The configuration is that of a run of HPL: HPL.dat in the current folder, or the file that is \
-named, and the flags below, which override it. All combinations of N, NB, grids, DEPTH and BCAST \
-are run. Without pivoting PFACT, RFACT, NBMIN, NDIV, L1, U and equilibration have no effect, and \
-their lists make no further tests. The threshold is 16, or 0 or less for no check. --ft self, \
-double and single protect a run as they do HPL; abft is not available.";
+The configuration is that of a run of HPL, HPL.dat in the current folder or the file that is named, \
+and the flags override it. PFACT, RFACT, NBMIN, NDIV, L1, U and equilibration have no effect.";
 
 pub(crate) const AFTER_HELP: &str = with_exit_codes!(
     "\

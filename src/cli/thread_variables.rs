@@ -28,30 +28,17 @@ impl ThreadVariables {
     }
 
     pub(crate) fn threads(&self) -> Option<usize> {
-        self.counting().map(|(_, threads)| threads)
+        self.0.iter().find_map(|(_, value)| number(value))
     }
 
-    fn counting(&self) -> Option<(&'static str, usize)> {
-        self.0.iter().find_map(|(name, value)| Some((*name, number(value)?)))
-    }
-
-    /// The variables that do not count although they are set to something else.
+    /// The variables that are set to something else than a number of threads.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        let counting = self.counting();
+        let legal = Param::Threads.info().legal();
+        let ignored = self.0.iter().filter(|(_, value)| number(value).is_none());
         let warning = |(name, value): &(&str, String)| {
-            let Some(other) = number(value) else {
-                let legal = Param::Threads.info().legal();
-                return Some(format!(
-                    "{name}={value:?} is ignored: it is no number of threads ({legal})"
-                ));
-            };
-            let (first, threads) = counting.filter(|(_, threads)| *threads != other)?;
-            Some(format!(
-                "{first}={threads} gives each rank {threads} thread(s), and {name}={other} does not \
-                 count; --threads decides"
-            ))
+            format!("{name}={value:?} is ignored: it is no number of threads ({legal})")
         };
-        self.0.iter().filter_map(warning).collect()
+        ignored.map(warning).collect()
     }
 }
 
@@ -92,10 +79,6 @@ mod tests {
         assert_eq!(threads("OpenBLAS"), Some(4));
         assert_eq!(threads("oneMKL"), Some(8));
         assert_eq!((threads("BLIS"), threads("libblas.so.3")), (Some(2), Some(2)));
-        let warnings = read("OpenBLAS", &set).warnings();
-        assert_eq!(warnings.len(), 2, "{warnings:?}");
-        let starts = "OPENBLAS_NUM_THREADS=4 gives each rank 4 thread(s), and OMP_NUM_THREADS=2";
-        assert!(warnings[0].starts_with(starts), "{warnings:?}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -20,7 +20,7 @@ use skt_comm::mpi::MpiWorld;
 use skt_comm::{Comm, collect};
 use skt_config::param::Param;
 use skt_config::value::Value;
-use skt_config::{At, Checked, CheckpointDraft, ConfigError, Format, RunSpec, Setting};
+use skt_config::{At, Checked, ConfigError, Format, RunSpec, Setting};
 use skt_health::environment::library::ChosenBlas;
 use skt_host::messages;
 use skt_run::job::{End, JobError, JobOptions};
@@ -113,14 +113,15 @@ fn tune_on(
     args: &TuneArgs,
     blas: ChosenBlas,
 ) -> Result<Exit, JobError> {
-    let mut job = None;
-    if comm.rank() == 0 {
-        match read_job(args, comm.size()) {
-            Ok(read) => job = Some(read),
-            Err(error) => messages::print(format_args!("error: {error}")),
-        }
-    }
-    let Some((base, settings)) = share_job(comm, job.as_ref())? else {
+    let read = || {
+        let job = read_job(args, comm.size());
+        job.inspect_err(|why| messages::print(format_args!("error: {why}"))).ok()
+    };
+    let job = if comm.rank() == 0 { read() } else { None };
+    let known = job.as_ref().map(|job| (job.task.base.clone(), job.settings.clone()));
+    let Some((base, settings)): Option<(RunSpec, Settings)> =
+        collect::broadcast_json(comm, &known, 0)?
+    else {
         return Ok(Exit::BadInput);
     };
     let whole = TuningTask { base, parameters: Vec::new(), n: None, budget_seconds: args.budget };
@@ -137,19 +138,12 @@ fn tune_on(
     );
     match tuned {
         Ok(tuning) => {
-            let shown = job.zip(tuning).map(|(job, tuning)| show(args, &job, &tuning));
-            Ok(shown.unwrap_or(Exit::Passed))
+            let shown = job.zip(tuning).map_or(Ok(()), |(job, tuning)| show(args, &job, &tuning));
+            let refused = shown.inspect_err(|why| messages::print(format_args!("error: {why}")));
+            Ok(if refused.is_ok() { Exit::Passed } else { Exit::BadInput })
         }
         Err(error) => give_up(comm, error),
     }
-}
-
-/// From rank 0 to the other ranks; `None` if rank 0 has none.
-fn share_job(comm: &Comm, job: Option<&TuneJob>) -> Result<Option<(RunSpec, Settings)>, JobError> {
-    let message = job.map(|job| (&job.task.base, &job.settings));
-    let mut bytes = serde_json::to_vec(&message).expect("plain data");
-    collect::broadcast_bytes(comm, &mut bytes, 0)?;
-    serde_json::from_slice(&bytes).map_err(|error| JobError::unread(&error))
 }
 
 /// Reports why there is no result, and ends the job if the other ranks do not know of it.
@@ -166,65 +160,34 @@ pub(super) fn give_up(comm: &Comm, error: JobError) -> Result<Exit, JobError> {
     Ok(exit)
 }
 
-fn show(args: &TuneArgs, job: &TuneJob, tuning: &Tuning) -> Exit {
-    let method = job.settings.method;
-    if method != Method::None && !tuning.is_protected {
-        messages::print(format_args!(
-            "note: --ft {method}: no checkpoint is due within a trial, so none had any \
-             (--checkpoint-every TIME takes them)"
-        ));
-    }
+fn show(args: &TuneArgs, job: &TuneJob, tuning: &Tuning) -> Result<(), ConfigError> {
+    let to_stdout = args.out.as_deref().is_some_and(output::is_stdout);
     let words = table::text(tuning);
-    let shown = if args.out.as_deref().is_some_and(output::is_stdout) {
+    if to_stdout {
         messages::print(format_args!("{words}"));
-        Ok(())
     } else {
-        output::print(&words)
-    };
-    match shown.and_then(|()| write(args, job, tuning)) {
-        Ok(()) => {
-            let path = args.out.as_deref().filter(|path| !output::is_stdout(path));
-            if let Some(path) = path {
-                let command = next_command(job, tuning, path);
-                messages::print(format_args!("{}: run it with\n  {command}", path.display()));
-            }
-            Exit::Passed
-        }
-        Err(error) => {
-            messages::print(format_args!("error: {error}"));
-            Exit::BadInput
-        }
+        output::print(&words)?;
     }
-}
-
-fn write(args: &TuneArgs, job: &TuneJob, tuning: &Tuning) -> Result<(), ConfigError> {
     let Some(path) = &args.out else { return Ok(()) };
     let mut checked = job.checked.clone();
     checked.spec = with_values(&checked.spec, &tuning.chosen);
-    checked.checkpoint = protection(job);
+    // The N of a file may leave no memory for the method that a run has by default.
+    let method = job.settings.method;
+    let of_trials = || Value::text(method.to_string());
+    checked.checkpoint.entry(Setting::Method).or_insert_with(of_trials);
+    let chosen = Chosen { spec: &checked.spec, protection: &checked.checkpoint, path };
+    let command = format!("mpirun -np {} skt-hpl{}", tuning.chosen.ranks(), chosen.flags());
     let (n, mxp) = (tuning.default.n, if args.mxp { " --mxp" } else { "" });
-    let (method, command) = (job.settings.method, next_command(job, tuning, path));
     let comment = format!(
         "# Tuned by `skt-hpl tune{mxp}`, with trials of N = {n} and --ft {method}. Run it with\n#   \
          {command}\n\n"
     );
     let text = convert::whole_text(&checked, Format::from_path(path), &comment)?;
-    output::write_file(path, &text, args.force)
-}
-
-/// The protection of the run, with the method of the trials where none is asked for: the N of a
-/// file may leave no memory for the method that a run has by default.
-fn protection(job: &TuneJob) -> CheckpointDraft {
-    let mut table = job.checked.checkpoint.clone();
-    let method = || Value::text(job.settings.method.to_string());
-    table.entry(Setting::Method).or_insert_with(method);
-    table
-}
-
-fn next_command(job: &TuneJob, tuning: &Tuning, path: &Path) -> String {
-    let spec = &with_values(&job.checked.spec, &tuning.chosen);
-    let flags = Chosen { spec, protection: &protection(job), path }.flags();
-    format!("mpirun -np {} skt-hpl{flags}", tuning.chosen.ranks())
+    output::write_file(path, &text, args.force)?;
+    if !to_stdout {
+        messages::print(format_args!("{}: run it with\n  {command}", path.display()));
+    }
+    Ok(())
 }
 
 fn read_job(args: &TuneArgs, ranks: usize) -> Result<TuneJob, ConfigError> {

@@ -26,10 +26,9 @@ use skt_config::{Format, Setting};
 
 const LONG_ABOUT: &str = "\
 skt-hpl under the name of the reference: reads HPL.dat in the current folder, protects nothing, \
-replaces illegal values as the reference does, shows no progress, and takes the number of threads \
-of a rank from OMP_NUM_THREADS or the variable of a BLAS (OPENBLAS_NUM_THREADS, MKL_NUM_THREADS, \
-BLIS_NUM_THREADS). Each of these flags works as with skt-hpl, which also has subcommands and takes \
-checkpoints; other arguments are ignored, as the reference ignores all.";
+replaces illegal values as the reference does, and takes the number of threads of a rank from \
+OMP_NUM_THREADS or the variable of a BLAS. The flags are those of skt-hpl; other arguments are \
+ignored, as the reference ignores all.";
 
 const AFTER_HELP: &str = "\
 Exit codes:

@@ -7,7 +7,6 @@ use super::checkpoint::Setting;
 use super::draft::Draft;
 use super::error::{At, ConfigError, Warning};
 use super::param::Param;
-use super::source::ValueSource;
 use super::spec::RunSpec;
 
 /// The largest scaled residual of a valid result, by the rules of HPL-MxP.
@@ -31,20 +30,6 @@ pub(super) fn refuse_form(draft: &Draft, file: &str) -> Result<(), ConfigError> 
     }
     let what = "has the 14 lines of an HPL-MxP.dat, which `skt-hpl mxp` runs; an HPL.dat has 31";
     Err(ConfigError::in_file(file, what))
-}
-
-/// A warning about the parameters that an HPL-MxP.dat does not have, and their values.
-pub(super) fn not_in_form(spec: &mut RunSpec, draft: &Draft, file: &str) -> Option<Warning> {
-    const OTHERS: [Param; 4] = [Param::Depth, Param::Swap, Param::Matrix, Param::Gemm];
-    let others = OTHERS.into_iter().filter(|param| !draft.values.contains_key(param));
-    let shown = |param: Param| {
-        let row = param.info();
-        format!("--{} {}", row.flag(), row.texts(spec).join(","))
-    };
-    let others: Vec<String> = others.map(shown).collect();
-    let what = format!("14 lines, as of rocHPL-MxP, do not have {}", others.join(" "));
-    let has_rest = draft.has_mxp_form && !others.is_empty();
-    has_rest.then(|| Warning { at: At::named(file, &ValueSource::Default), what })
 }
 
 /// Refuses protection by checksums. Grids depend on their number, so this comes first.
@@ -207,12 +192,7 @@ mod tests {
             assert_eq!((spec.n, spec.nb, spec.grids), (vec![64, 128], vec![32], vec![(1, 2)]));
             assert_eq!(spec.bcast, [Bcast::OneRing, Bcast::TwoRingM]);
             assert_eq!(spec.mxp, Some(MxpMatrix::FasiHigham));
-            let warnings: Vec<String> = checked.warnings.iter().map(ToString::to_string).collect();
-            assert_eq!(
-                warnings,
-                ["f: 14 lines, as of rocHPL-MxP, do not have --depth 1 --swap mix \
-                  --matrix fasi-higham --gemm fp32"]
-            );
+            assert_eq!(checked.warnings, []);
             assert!(parse(text.as_bytes(), "f", Format::Dat, true).is_ok(), "by its form");
             let why = read(&text, Format::Dat, false).map(|_| ()).unwrap_err().to_string();
             assert!(why.starts_with("f: has the 14 lines of an HPL-MxP.dat, which"), "{why}");

@@ -530,12 +530,7 @@ const BAD_TOML: &str = r#"n = 1; p = 1; q = 1; bcats = 1 | 4: bcats: no such key
 n = 1; swap-treshold = 1 | 2: swap-treshold: no such key; did you mean `swap_threshold`?
 wallpaper = 1 | 1: wallpaper: no such key; the keys are title, output, checkpoint, launch, {parameters}
 [checkpoint]; a = 1 | 2: checkpoint.a: no such key; the keys are {settings}
-ft = "none" | 1: ft: no such key; the flag --ft is `method` in the table [checkpoint]
-checkpoint-every = 9 | 1: checkpoint-every: no such key; the flag --checkpoint-every is `every` in the table [checkpoint]
-[checkpoint]; checkpoint_every = 9 | 2: checkpoint.checkpoint_every: no such key; the flag --checkpoint-every is `every` in the table [checkpoint]
-swap-threshold = 1 | 1: swap-threshold: no such key; the flag --swap-threshold is `swap_threshold` at the top level
 [checkpoint]; hosts = 'a' | 2: checkpoint.hosts: no such key; it belongs in the table [launch]
-out = 'a' | 1: out: no such key; the flag --out is `output` at the top level
 [checkpont]; a = 1 | 1: checkpont: no such key; did you mean `checkpoint`?
 p = 1; q = 1 |  `n` is missing; legal: 0 to 4294967295
 n = 1; q = 1 |  `p` is missing; legal: 1 or more

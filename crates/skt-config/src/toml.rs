@@ -251,21 +251,13 @@ fn scalar(value: &DeValue<'_>) -> Option<(String, Form)> {
     })
 }
 
-/// A hint for a key that is none of `keys`: where it belongs, or the key of the flag of this name,
-/// or the nearest of `keys`.
+/// A hint for a key that is none of `keys`: where it belongs, or the nearest of `keys`.
 fn hint(key: &str, keys: &[&str]) -> String {
-    let flag = key.replace('_', "-");
-    let top = PARAMS.iter().map(|info| (info.key.replace('_', "-"), info.key, "at the top level"));
-    let all = SETTINGS
-        .iter()
-        .map(|info| (info.flag(), info.key, "in the table [checkpoint]"))
-        .chain(LAUNCH.iter().map(|info| (info.flag(), info.key, "in the table [launch]")))
-        .chain(top)
-        .chain([("out".to_owned(), "output", "at the top level")]);
-    let named = all.into_iter().find(|row| row.0 == flag || row.1 == key);
-    match named {
-        Some((_, known, place)) if known == key => format!("it belongs {place}"),
-        Some((flag, known, place)) => format!("the flag --{flag} is `{known}` {place}"),
+    let top = PARAMS.iter().map(|info| (info.key, "at the top level"));
+    let of_checkpoint = SETTINGS.iter().map(|info| (info.key, "in the table [checkpoint]"));
+    let of_launch = LAUNCH.iter().map(|info| (info.key, "in the table [launch]"));
+    match of_checkpoint.chain(of_launch).chain(top).find(|(known, _)| *known == key) {
+        Some((_, place)) => format!("it belongs {place}"),
         None => nearest(key, keys),
     }
 }

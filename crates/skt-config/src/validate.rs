@@ -112,7 +112,6 @@ fn check(draft: &Draft, rules: &ValidationRules) -> Result<Checked, ConfigError>
     given_rates::settle(&mut spec, draft)?;
     if rules.is_mxp {
         c.warnings.extend(mxp::settle(&mut spec, draft)?);
-        c.warnings.extend(mxp::not_in_form(&mut spec, draft, rules.source));
     }
     let tests = spec.test_count();
     if tests > MAX_TESTS {

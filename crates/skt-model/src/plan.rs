@@ -197,19 +197,19 @@ impl Plan {
 
 impl PlannedMachine {
     pub fn validate(&self) -> Result<(), ModelError> {
-        at_least("nodes", self.nodes, 1, "1 or more")?;
-        at_least("ranks_per_node", self.ranks_per_node, 1, "1 or more")?;
-        at_least("threads", self.threads, 1, "1 or more")?;
-        at_least("nb", self.nb, 1, "1 or more")?;
-        positive("node_memory_bytes", self.node_memory_bytes)?;
-        if !self.kinds.are_equal() {
-            within(
-                "nodes",
-                self.nodes,
-                self.kinds.nodes()..=self.kinds.nodes(),
-                "those of all kinds",
-            )?;
+        for (name, value) in [
+            ("nodes", self.nodes),
+            ("ranks_per_node", self.ranks_per_node),
+            ("threads", self.threads),
+            ("nb", self.nb),
+        ] {
+            at_least(name, value, 1, "1 or more")?;
         }
+        let nodes = self.kinds.nodes();
+        if !self.kinds.are_equal() {
+            within("nodes", self.nodes, nodes..=nodes, "those of all kinds")?;
+        }
+        positive("node_memory_bytes", self.node_memory_bytes)?;
         positive("rate_over_model", self.rate_over_model)?;
         positive("copy_bytes_per_second", self.copy_bytes_per_second)?;
         if let Some(rate) = self.checkpoint_bytes_per_second {

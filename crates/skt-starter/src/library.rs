@@ -39,7 +39,7 @@ pub(crate) fn sibling_library(bin: &Path, library: &str) -> Option<PathBuf> {
 /// Finds a library of this interface that can be loaded, and returns the LD_LIBRARY_PATH with which
 /// a program finds it, if the current one does not suffice.
 pub fn find(mpi: Mpi, bin: Option<&Path>, programs: &Path) -> Result<Option<OsString>, String> {
-    let library = mpi.library();
+    let library = mpi.library;
     let named = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let is_named = env::split_paths(&named).any(|folder| folder.join(library).exists());
     if let Some(file) = bin.filter(|_| !is_named).and_then(|bin| sibling_library(bin, library)) {

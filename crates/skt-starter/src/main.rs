@@ -47,10 +47,10 @@ fn start() -> Result<std::convert::Infallible, String> {
     let wishes = choice::wishes(|name| env::var(name).ok(), bin.as_deref())?;
     let mut reasons = Vec::new();
     for mpi in wishes.order {
-        let programs = root.join("libexec/skt-hpl").join(mpi.name());
+        let programs = root.join("libexec/skt-hpl").join(mpi.name);
         match library::find(mpi, bin.as_deref(), &programs) {
             Ok(folders) => return Err(become_program(&own, &programs.join("skt-hpl"), folders)),
-            Err(why) => reasons.push(format!("  {}: {why}", mpi.title())),
+            Err(why) => reasons.push(format!("  {}: {why}", mpi.title)),
         }
     }
     Err(format!(
@@ -59,7 +59,7 @@ fn start() -> Result<std::convert::Infallible, String> {
          SKT_HPL_MPI=openmpi or mpich overrides the choice",
         reasons.join("\n"),
         wishes.why,
-        Mpi::ALL.map(Mpi::families).join("; "),
+        Mpi::ALL.map(|mpi| mpi.families).join("; "),
     ))
 }
 

@@ -31,15 +31,11 @@ oldest. The state of the run is the first of these that applies:
   incomplete  its processes died while they created segments: no run can use these
   ended       marks are left, by which nodes that were out of reach learn that the run has ended
 
-`clean` removes segments that are ended or incomplete; with --run also the waiting ones of that run, which then cannot continue; with --force all, also those in use.
+`clean` removes segments that are ended or incomplete; with --run also the waiting ones of that \
+run, which then cannot continue; with --force all, also those in use. With --images it removes \
+images of the run that --run names, with --force those of all runs.
 
-The checkpoints of a run, in memory and in images, are those that this host has data of, each \
-with the columns that were factored: 7(448). A start goes back to one with --resume 7, if enough \
-hosts have it.
-
-With --images FOLDER, the folder of a level (local:FOLDER or global:FOLDER), images of checkpoints \
-in it are listed, too, one line per run with the age of its newest image. `clean` removes those of the run that --run \
-names, unless segments of it are in use on this host; with --force those of all runs.";
+Checkpoints are shown by number and column, as 7(448); --resume 7 goes back to one.";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = HOSTS)]

@@ -10,7 +10,7 @@ use super::Settings;
 use crate::checkpoint::SETTINGS;
 use crate::validate::parse_whole;
 use crate::value::{Form, Range, Written};
-use crate::{CheckpointDraft, ConfigError, Pin, RunSpec, Setting, TestSpec, ValueSource};
+use crate::{At, CheckpointDraft, ConfigError, Pin, RunSpec, Setting, TestSpec, ValueSource};
 use skt_checkpoint::checkpoint::decide::Resume;
 use skt_checkpoint::checkpoint::group::PlacementError;
 use skt_checkpoint::checkpoint::level::settings::Levels;
@@ -60,8 +60,8 @@ impl Settings {
                 )));
             }
         } else if settings.check_every != CheckEvery::Auto {
-            let place = &draft[&Setting::CheckEvery].place;
-            return Err(Setting::CheckEvery.at(place).error(NO_CHECKSUMS));
+            let at = from.at(Setting::CheckEvery).expect("it was given");
+            return Err(at.error(NO_CHECKSUMS));
         } else {
             (settings.group_size, settings.parities) = from.group()?;
             from.refuse_small_grids(&settings, spec)?;
@@ -118,6 +118,11 @@ impl Reader<'_> {
         Ok(text.map_or(default, |text| text.parse().expect("a number in its range")))
     }
 
+    /// Where a setting was given.
+    fn at(&self, setting: Setting) -> Option<At> {
+        self.0.get(&setting).map(|value| setting.at(&value.place))
+    }
+
     fn not_understood(&self, setting: Setting) -> ConfigError {
         let (value, row) = (&self.0[&setting], setting.info());
         let wanted = match (row.written, row.choices) {
@@ -127,10 +132,6 @@ impl Reader<'_> {
             (Written::Time, _) | (Written::Text, []) => "understood",
         };
         setting.at(&value.place).not_understood(&shown(&value.text), wanted, &row.legal())
-    }
-
-    fn out_of_range(&self, setting: Setting, value: String, legal: String) -> ConfigError {
-        setting.at(&self.0[&setting].place).out_of_range(value, legal)
     }
 
     /// The levels, which are legal for methods with images only.
@@ -152,21 +153,15 @@ impl Reader<'_> {
     fn refuse_checkpoints(&self) -> Result<(), ConfigError> {
         use Setting::{Codec, Every, GroupSize, MessageBytes, Overlap, Region};
         let of_checkpoints = [Every, GroupSize, Region, Codec, MessageBytes, Overlap];
-        match of_checkpoints.into_iter().find_map(|setting| Some((setting, self.0.get(&setting)?)))
-        {
-            Some((setting, value)) => Err(setting
-                .at(&value.place)
-                .error("has no meaning with --ft abft, which takes no checkpoints; leave it out")),
-            None => Ok(()),
-        }
+        of_checkpoints.into_iter().find_map(|setting| self.at(setting)).map_or(Ok(()), |at| {
+            Err(at.error("has no meaning with --ft abft, which takes no checkpoints; leave it out"))
+        })
     }
 
     /// Refuses the number of a checkpoint in a file, by which each start would go back to it.
     fn refuse_numbers(&self, settings: &Settings) -> Result<(), ConfigError> {
-        let place = self.0.get(&Setting::Resume).map(|value| &value.place);
-        match (settings.resume, place) {
-            (Resume::At(_), Some(place)) if *place != ValueSource::Flag => Err(Setting::Resume
-                .at(place)
+        match (settings.resume, self.at(Setting::Resume)) {
+            (Resume::At(_), Some(at)) if at.place != ValueSource::Flag => Err(at
                 .error("each start would go back to this checkpoint: give it to one, by --resume")),
             _ => Ok(()),
         }
@@ -174,8 +169,7 @@ impl Reader<'_> {
 
     /// Refuses to recover from losses where that is impossible.
     fn refuse_losses(&self, settings: &Settings) -> Result<(), ConfigError> {
-        let Some(value) = self.0.get(&Setting::OnLoss) else { return Ok(()) };
-        let at = Setting::OnLoss.at(&value.place);
+        let Some(at) = self.at(Setting::OnLoss) else { return Ok(()) };
         match (settings.on_loss, settings.method, settings.resume) {
             (OnLoss::Restart, ..) => Ok(()),
             (_, Method::Abft, Resume::Never) => Err(at.error(
@@ -190,9 +184,9 @@ impl Reader<'_> {
     /// Where the number of checksums is not one, or where a further test would have none.
     fn refuse_replacement(&self, settings: &Settings, tests: usize) -> Result<(), ConfigError> {
         let parities = settings.parities;
-        match self.0.get(&Setting::OnLoss) {
-            Some(value) if settings.on_loss == OnLoss::Replace && (parities, tests) != (1, 1) => {
-                Err(Setting::OnLoss.at(&value.place).error(format!(
+        match self.at(Setting::OnLoss) {
+            Some(at) if settings.on_loss == OnLoss::Replace && (parities, tests) != (1, 1) => {
+                Err(at.error(format!(
                     "replace takes one checksum column (--parities 1) and one test, as none is \
                      left for another; here are {parities} and {tests}. Change that, or take recover"
                 )))
@@ -215,12 +209,9 @@ impl Reader<'_> {
         };
         let Some(ranks) = ranks.filter(|ranks| *ranks < least) else { return Ok(()) };
         let given = [Setting::Parities, Setting::Method].into_iter();
-        let (setting, value) = given
-            .filter_map(|setting| Some((setting, self.0.get(&setting)?)))
-            .next()
-            .expect("one of them asks for groups");
+        let at = given.filter_map(|setting| self.at(setting)).next();
         let why = PlacementError::TooFewRanks { ranks, parities, least };
-        Err(setting.at(&value.place).error(why.to_string()))
+        Err(at.expect("one of them asks for groups").error(why.to_string()))
     }
 
     /// Refuses helper cores where nothing runs next to the solver.
@@ -239,8 +230,10 @@ impl Reader<'_> {
             }
             _ => return Ok(()),
         };
-        let at = Setting::HelperCores.at(&self.0[&Setting::HelperCores].place);
-        Err(at.error(format!("there is nothing for helper cores to do: {why}")))
+        let at = self.at(Setting::HelperCores);
+        Err(at
+            .expect("it was given")
+            .error(format!("there is nothing for helper cores to do: {why}")))
     }
 
     fn group(&self) -> Result<(usize, usize), ConfigError> {
@@ -260,10 +253,9 @@ impl Reader<'_> {
             (false, 1, _) => Ok(CodecKind::Xor),
             (false, ..) => Ok(CodecKind::ReedSolomon),
             (true, 1, codec) | (true, _, codec @ CodecKind::ReedSolomon) => Ok(codec),
-            (true, _, codec) => {
-                let legal = "reed-solomon, with more than one parity".to_owned();
-                Err(self.out_of_range(Setting::Codec, codec.to_string(), legal))
-            }
+            (true, _, codec) => Err(Setting::Codec
+                .at(&self.0[&Setting::Codec].place)
+                .out_of_range(codec, "reed-solomon, with more than one parity")),
         }
     }
 }

@@ -32,7 +32,7 @@ use skt_checkpoint::time_limit::TimeLimit;
 use skt_comm::mpi::MpiWorld;
 use skt_comm::{Comm, CommError, collect};
 use skt_config::value::Value;
-use skt_config::{At, CheckpointDraft, ConfigError, RunSpec, Setting};
+use skt_config::{At, CheckpointDraft, ConfigError, LaunchDraft, RunSpec, Setting};
 use skt_health::environment::library::{AUTO, ChosenBlas, VARIABLE, take_default};
 use skt_host::{core_use, messages};
 use skt_run::events::RunEvents;
@@ -118,20 +118,13 @@ pub(crate) fn init(args: &InitArgs) -> Result<(), ConfigError> {
     let base = fit::base(&room, threads, args.mxp, "skt-hpl init")?;
     let mut fitted = fit::fit(&base, &fit::grids(&base, ranks), &room, &pace)?;
     fitted.spec.title = title("init", ranks);
-    let chosen = Chosen { spec: &fitted.spec, protection: &fitted.protection, path };
+    let (spec, protection, launch) = (&fitted.spec, &fitted.protection, &LaunchDraft::new());
+    let chosen = Chosen { spec, protection, launch, path };
     let count =
         Ranks { count: ranks, nodes: None, hostfile: "", threads, helper_cores: *helper_cores };
-    let command = by_hand::start(&count) + &chosen.flags();
-    let comment =
-        format!("# Made by `skt-hpl init` for this machine; run it with\n#   {command}\n\n");
-    output::write_file(path, &chosen.text(&comment)?, size.force)?;
-    if !output::is_stdout(path) {
-        messages::print(format_args!(
-            "{}: {}; run it with\n  {command}\nby the model; {source}",
-            path.display(),
-            fitted.words(&pace, room.seconds),
-        ));
-    }
+    chosen.write("init", &(by_hand::start(&count) + &chosen.flags()), size.force)?;
+    let words = fitted.words(&pace, room.seconds);
+    messages::print(format_args!("init: {words}, by the model; {source}"));
     Ok(())
 }
 
@@ -201,7 +194,6 @@ impl Place {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Shares {
     ranks: usize,
-    machines: usize,
     threads: usize,
     /// Bytes that all ranks may take, if each takes as many as the one with the least.
     available_bytes: u64,
@@ -224,7 +216,6 @@ impl Shares {
         };
         Self {
             ranks: places.len(),
-            machines: machines.len(),
             threads: machines.values().map(threads).min().unwrap_or(1).max(1),
             available_bytes: machines.values().map(bytes).min().unwrap_or(0) * places.len() as u64,
         }
@@ -337,14 +328,13 @@ impl Auto<'_> {
         }
         let places =
             places.into_iter().collect::<Result<Vec<_>, _>>().map_err(ConfigError::Other)?;
-        let Shares { ranks, machines, threads, available_bytes } = Shares::new(&places);
-        let threads = self.args.size.threads.map_or(threads, usize::from);
-        let shares = Shares { ranks, machines, threads, available_bytes };
+        let mut shares = Shares::new(&places);
+        shares.threads = self.args.size.threads.map_or(shares.threads, usize::from);
+        let Shares { ranks, threads, available_bytes } = shares;
         messages::print(format_args!(
-            "auto: {} of {} on {}; {:.1} GiB of memory",
+            "auto: {} of {}; {:.1} GiB of memory",
             counted(ranks, "rank"),
             counted(threads, "thread"),
-            counted(machines, "machine"),
             available_bytes as f64 / f64::from(1 << 30),
         ));
         let mut room = self.room(&shares, None);
@@ -452,15 +442,11 @@ impl Auto<'_> {
         messages::print(format_args!("auto: {}", fitted.words(pace, left_seconds)));
         let (blas, title) = (self.blas.named_as_settled().named, title("auto", shares.ranks));
         let (spec, protection) = (&RunSpec { blas, title, ..fitted.spec }, &fitted.protection);
-        let [toml, dat] = FILES.map(|file| Chosen { spec, protection, path: Path::new(file) });
-        messages::print(format_args!(
-            "auto: HPL.toml and HPL.dat are of this run: `skt-hpl --config HPL.toml`, started as \
-             this job was, repeats it, or resumes it after a loss; with HPL.dat, add{}",
-            dat.flags()
-        ));
-        let comment = "# Made by `skt-hpl auto`, which measured these ranks\n\n";
-        for chosen in [toml, dat] {
-            output::write_file(chosen.path, &chosen.text(comment)?, self.args.size.force)?;
+        let launch = &LaunchDraft::new();
+        for path in FILES.map(Path::new) {
+            let chosen = Chosen { spec, protection, launch, path };
+            let start = format!("mpirun -np {} skt-hpl{}", shares.ranks, chosen.flags());
+            chosen.write("auto", &start, self.args.size.force)?;
         }
         Ok(PathBuf::from(FILES[0]))
     }
@@ -490,13 +476,13 @@ mod tests {
         let all = ["0", "1", "2", "3"];
         let free = vec![place("a", &all, 4, 8), place("a", &all, 4, 7)];
         let of = Shares::new(&free);
-        assert_eq!((of.ranks, of.machines, of.threads, of.available_bytes), (2, 1, 2, 7 << 30));
+        assert_eq!((of.ranks, of.threads, of.available_bytes), (2, 2, 7 << 30));
         let bound = [place("a", &["0"], 4, 8), place("a", &["1"], 4, 8)];
         assert_eq!(Shares::new(&bound).threads, 1);
         let quota = [place("a", &all, 1, 8), place("a", &all, 1, 8)];
         assert_eq!(Shares::new(&quota).threads, 1);
         let other = [free, vec![place("b", &all, 4, 3)]].concat();
         let of = Shares::new(&other);
-        assert_eq!((of.machines, of.threads, of.available_bytes), (2, 2, 9 << 30));
+        assert_eq!((of.threads, of.available_bytes), (2, 9 << 30));
     }
 }

@@ -5,9 +5,7 @@ use clap::{Args, ValueEnum};
 use super::chosen::Chosen;
 use super::hosts;
 use crate::report::output;
-use skt_config::{
-    Checked, ConfigError, Format, ValidationRules, read_bytes, read_draft, toml, validate,
-};
+use skt_config::{Checked, ConfigError, Format, ValidationRules, read_bytes, read_draft, validate};
 use skt_host::messages;
 use skt_run::protect::Settings;
 
@@ -58,36 +56,22 @@ pub(crate) fn execute(args: &ConvertArgs) -> Result<(), ConfigError> {
     hosts::warn(&checked.warnings);
     let named = args.output.as_deref().and_then(Format::named_by);
     let to = args.to.map(Format::from).or(named).unwrap_or(from.other());
-    let text = whole_text(&checked, to, "")?;
-    match &args.output {
-        Some(path) => output::write_file(path, &text, args.force),
-        None => output::print(&text),
-    }
-}
-
-/// Reports on standard error what the form cannot hold.
-pub(super) fn whole_text(
-    checked: &Checked,
-    format: Format,
-    comment: &str,
-) -> Result<String, ConfigError> {
-    let Checked { spec, checkpoint: protection, launch, .. } = checked;
-    let path = Path::new(if format == Format::Dat { "HPL.dat" } else { "HPL.toml" });
-    let chosen = Chosen { spec, protection, path };
-    let text = chosen.text(comment)?;
-    if format == Format::Toml {
-        let launch = Some(launch).filter(|launch| !launch.is_empty());
-        return Ok(text + &launch.map(toml::write_launch).unwrap_or_default());
-    }
-    let flags = chosen.flags();
-    if !flags.is_empty() {
+    let path = Path::new(if to == Format::Dat { "HPL.dat" } else { "HPL.toml" });
+    let Checked { spec, checkpoint: protection, launch, .. } = &checked;
+    let chosen = Chosen { spec, protection, launch, path };
+    let text = chosen.text("")?;
+    if to == Format::Dat && !chosen.flags().is_empty() {
+        let flags = chosen.flags();
         messages::print(format_args!("warning: HPL.dat cannot hold all of this run: add{flags}"));
     }
-    if !launch.is_empty() {
+    if to == Format::Dat && !launch.is_empty() {
         messages::print(format_args!(
             "warning: launch: HPL.dat cannot hold settings of the launcher; give them to `skt-hpl \
              launch` as flags"
         ));
     }
-    Ok(text)
+    match &args.output {
+        Some(path) => output::write_file(path, &text, args.force),
+        None => output::print(&text),
+    }
 }

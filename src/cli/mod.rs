@@ -173,31 +173,15 @@ pub(crate) enum Command {
 }
 
 /// The flags that `-h` of a run shows: those of most runs, and the two that HPL does not have.
-const COMMON: [&str; 17] = [
-    "config",
-    "out",
-    "json",
-    "progress",
-    "n",
-    "nb",
-    "p",
-    "q",
-    "threads",
-    "ft",
-    "checkpoint-every",
-    "parities",
-    "resume",
-    "level",
-    "time-limit",
-    "matrix",
-    "gemm",
-];
+const COMMON: &str = "config out json progress n nb p q threads ft checkpoint-every parities \
+                      resume level time-limit matrix gemm";
 
 /// The commands and their flags. `-h` of a run shows the common flags, `--help` all.
 pub fn command() -> clap::Command {
     let shortened = |command: clap::Command| {
         command.mut_args(|arg| {
-            let is_shown = arg.get_long().is_none_or(|flag| COMMON.contains(&flag));
+            let is_common = |flag: &str| COMMON.split(' ').any(|common| common == flag);
+            let is_shown = arg.get_long().is_none_or(is_common);
             arg.hide_short_help(!is_shown)
         })
     };

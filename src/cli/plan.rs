@@ -14,7 +14,9 @@ use crate::report::output;
 use crate::report::reader::{self, RunReport};
 use skt_config::param::Param;
 use skt_config::value::Value;
-use skt_config::{CheckpointDraft, Draft, RunSpec, Setting, ValidationRules, validate};
+use skt_config::{
+    CheckpointDraft, Draft, LaunchDraft, RunSpec, Setting, ValidationRules, validate,
+};
 use skt_health::environment::library::take_default;
 use skt_host::infile::{self, LIST_BYTES_MAX};
 use skt_host::messages;
@@ -156,20 +158,14 @@ pub(crate) fn execute(args: &PlanArgs) -> Result<(), Failed> {
     let spec = &specification(args, machine, plan)?;
     // A run must accept what is written.
     Settings::read(protection, spec)?;
-    let chosen = Chosen { spec, protection, path };
-    let config = chosen.text(&format!("# Made by `{}`\n\n", spec.title[1]))?;
+    let chosen = Chosen { spec, protection, launch: &LaunchDraft::new(), path };
     if to_stdout {
         messages::print(format_args!("{text}"));
-        return Ok(output::print(&config)?);
+    } else {
+        output::print(&text)?;
     }
-    output::print(&text)?;
-    output::write_file(path, &config, args.force)?;
-    messages::print(format_args!(
-        "configuration written to {}; run it with\n{}",
-        path.display(),
-        how_to_run(machine, plan.choice(), &chosen.flags())
-    ));
-    Ok(())
+    let start = how_to_run(machine, plan.choice(), &chosen.flags());
+    Ok(chosen.write("plan", &start, args.force)?)
 }
 
 /// The columns of each list, after its title and its key in JSON.
@@ -420,13 +416,13 @@ fn how_to_run(machine: &PlannedMachine, choice: &Candidate, flags: &str) -> Stri
         threads,
         helper_cores,
     };
-    let command = format!("  {}{flags}", by_hand::start(&ranks));
+    let command = by_hand::start(&ranks) + flags;
     if nodes == 1 || choice.job.protocol == Protocol::None {
         return command;
     }
     let spread = if machine.leaves_room { " --no-spare spread" } else { "" };
     let launch = by_hand::launch(HOSTFILE, spread, flags);
-    format!("{command}\nor, to restart automatically after the loss of a node,\n  {launch}")
+    format!("{command}\n{launch}")
 }
 
 type Reported = (RunReport, Vec<path::MeasuredTest>);

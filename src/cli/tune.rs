@@ -7,12 +7,12 @@ use skt_host::units::parse_seconds;
 
 use super::chosen::Chosen;
 use super::flags::one_of;
+use super::hosts;
 use super::mxp::FlagsOfMxp;
 use super::overrides::Overrides;
 use super::progress::ProgressArgs;
 use super::protect::ProtectArgs;
 use super::run::{self, RunArgs, load_checked};
-use super::{convert, hosts};
 use crate::report::{OutputOptions, RunOutput, output};
 use skt_checkpoint::checkpoint::decide::Resume;
 use skt_checkpoint::checkpoint::methods::Method;
@@ -20,7 +20,7 @@ use skt_comm::mpi::MpiWorld;
 use skt_comm::{Comm, collect};
 use skt_config::param::Param;
 use skt_config::value::Value;
-use skt_config::{At, Checked, ConfigError, Format, RunSpec, Setting};
+use skt_config::{At, Checked, ConfigError, RunSpec, Setting};
 use skt_health::environment::library::ChosenBlas;
 use skt_host::messages;
 use skt_run::job::{End, JobError, JobOptions};
@@ -161,9 +161,12 @@ pub(super) fn give_up(comm: &Comm, error: JobError) -> Result<Exit, JobError> {
 }
 
 fn show(args: &TuneArgs, job: &TuneJob, tuning: &Tuning) -> Result<(), ConfigError> {
-    let to_stdout = args.out.as_deref().is_some_and(output::is_stdout);
+    let method = job.settings.method;
+    if method != Method::None && !tuning.is_protected {
+        messages::print(format_args!("note: --ft {method}: no checkpoint is due within a trial"));
+    }
     let words = table::text(tuning);
-    if to_stdout {
+    if args.out.as_deref().is_some_and(output::is_stdout) {
         messages::print(format_args!("{words}"));
     } else {
         output::print(&words)?;
@@ -172,22 +175,12 @@ fn show(args: &TuneArgs, job: &TuneJob, tuning: &Tuning) -> Result<(), ConfigErr
     let mut checked = job.checked.clone();
     checked.spec = with_values(&checked.spec, &tuning.chosen);
     // The N of a file may leave no memory for the method that a run has by default.
-    let method = job.settings.method;
     let of_trials = || Value::text(method.to_string());
     checked.checkpoint.entry(Setting::Method).or_insert_with(of_trials);
-    let chosen = Chosen { spec: &checked.spec, protection: &checked.checkpoint, path };
-    let command = format!("mpirun -np {} skt-hpl{}", tuning.chosen.ranks(), chosen.flags());
-    let (n, mxp) = (tuning.default.n, if args.mxp { " --mxp" } else { "" });
-    let comment = format!(
-        "# Tuned by `skt-hpl tune{mxp}`, with trials of N = {n} and --ft {method}. Run it with\n#   \
-         {command}\n\n"
-    );
-    let text = convert::whole_text(&checked, Format::from_path(path), &comment)?;
-    output::write_file(path, &text, args.force)?;
-    if !to_stdout {
-        messages::print(format_args!("{}: run it with\n  {command}", path.display()));
-    }
-    Ok(())
+    let Checked { spec, checkpoint: protection, launch, .. } = &checked;
+    let chosen = Chosen { spec, protection, launch, path };
+    let start = format!("mpirun -np {} skt-hpl{}", tuning.chosen.ranks(), chosen.flags());
+    chosen.write("tune", &start, args.force)
 }
 
 fn read_job(args: &TuneArgs, ranks: usize) -> Result<TuneJob, ConfigError> {

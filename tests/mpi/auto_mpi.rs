@@ -97,11 +97,8 @@ fn auto_leaves_memory_for_the_protection_asked_for() {
     let folder = TempDir::new().unwrap();
     let ended =
         run(folder.path(), 4, "auto --blas built-in --time 8s --ft self --progress off").expect(0);
-    assert!(
-        ended
-            .err
-            .contains("or resumes it after a loss; with HPL.dat, add --blas built-in --ft self")
-    );
+    let with_dat = "HPL.dat: run it with\n  mpirun -np 4 skt-hpl --blas built-in --ft self\n";
+    assert!(ended.err.contains(with_dat), "{}", ended.err);
     let text = fs::read_to_string(folder.path().join("HPL.toml")).unwrap();
     assert!(text.contains("\nmethod = \"self\"\n"), "{text}");
     assert!(ended.out.contains("# protected: "), "{}", ended.out);

@@ -199,8 +199,10 @@ fn init_takes_the_n_that_fits_memory_and_time() {
     let (_, printed) = init("--ranks 2 --memory-gib 64 --time 1s");
     assert!(printed.contains(": the largest that ends in 1 s; memory holds "), "{printed}");
     let (_, printed) = init("--ranks 2 --memory-gib 0.1 --time 1000d");
-    assert!(printed.contains("): as large as the memory holds; run it with\n"), "{printed}");
-    assert!(printed.contains("\nby the model; DGEMM: "), "{printed}");
+    assert!(
+        printed.contains("): as large as the memory holds, by the model; DGEMM: "),
+        "{printed}"
+    );
     for (flags, want) in [
         ("--time 1us", "`1us` is no time: use 90 or 90s, 10min, 24h or 3d"),
         ("--time 0.001ms", "--time: 0.000001 s are too short: N = 192, the small"),
@@ -253,7 +255,7 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
 
     let (_, printed) = program.done("init --out HPL.toml --threads 2 --ranks 2 --ft self");
     let toml = program.read("HPL.toml");
-    assert!(toml.starts_with("# Made by `skt-hpl init`"), "{toml}");
+    assert!(toml.starts_with("# Made by `skt-hpl init`; run it with\n#   "), "{toml}");
     assert!(toml.contains("\n[checkpoint]\n") && toml.contains("\nmethod = \"self\"\n"), "{toml}");
     assert!(toml.contains("\nthreads = 2\n") && toml.contains("\n# region = \"corner\"\n"));
     assert!(printed.contains("--config HPL.toml\n"), "{printed}");

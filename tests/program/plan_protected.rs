@@ -85,7 +85,7 @@ fn init_leaves_memory_for_one_rank_more() {
         let init = |more: &str| {
             let line = format!("init --force --ranks 6 --memory-gib 64{ft} {more}");
             let (_, printed) = program.done(&line);
-            (number(&printed, "HPL.dat: N = "), printed)
+            (number(&printed, "init: N = "), printed)
         };
         let (full, _) = init(if ft.is_empty() { "--ft self" } else { "" });
         let (n, printed) = init("--survive-without-spares");

@@ -11,7 +11,7 @@ use super::setup::Setup;
 use super::{JobOptions, outlook};
 use crate::error::JobError;
 use crate::events::Silent;
-use crate::protect::{self, Settings};
+use crate::protect::{self, Outlook, Settings};
 use crate::record::TestRecord;
 use skt_checkpoint::checkpoint::decide::Resume;
 use skt_comm::{Comm, collect};
@@ -113,6 +113,11 @@ impl<'a> Trials<'a> {
         let is_known = self.world.rank() == 0;
         let read = || protect::result::read(&reported.result);
         Ok(is_known.then(|| TestRecord { cores: reported.cores.clone(), ..read() }))
+    }
+
+    /// Whether the last test that ran had checkpoints or checksums.
+    pub(crate) fn is_protected(&self) -> bool {
+        matches!(self.setup.held.outlooks.first(), Some(Some(Outlook::Due | Outlook::NoneDue)))
     }
 
     /// Removes what the trials have left. Collective.

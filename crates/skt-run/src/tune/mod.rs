@@ -81,6 +81,8 @@ pub struct Tuning {
     pub worst: Option<CoreShares>,
     /// Seconds that the tuning took.
     pub seconds: f64,
+    /// Whether the trials had checkpoints or checksums.
+    pub is_protected: bool,
 }
 
 /// The smallest order of a trial.
@@ -269,6 +271,7 @@ fn race_all(
         disturbed: bench.disturbed,
         worst: bench.worst.clone(),
         seconds: bench.elapsed_seconds(),
+        is_protected: bench.ranks.is_protected(),
     })
 }
 

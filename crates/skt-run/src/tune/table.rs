@@ -149,7 +149,17 @@ mod tests {
         ];
         let (trials, seconds) = (3, 1.25);
         let together = Some(Comparison { gain: 0.05, noise: 0.01, pairs: 6 });
-        Tuning { default, chosen, parameters, together, trials, disturbed: 0, worst: None, seconds }
+        Tuning {
+            default,
+            chosen,
+            parameters,
+            together,
+            trials,
+            disturbed: 0,
+            worst: None,
+            seconds,
+            is_protected: false,
+        }
     }
 
     #[test]

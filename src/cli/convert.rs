@@ -1,30 +1,14 @@
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::chosen::Chosen;
+use super::flags::one_of;
 use super::hosts;
 use crate::report::output;
 use skt_config::{Checked, ConfigError, Format, ValidationRules, read_bytes, read_draft, validate};
 use skt_host::messages;
 use skt_run::protect::Settings;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum FormatName {
-    /// The reference's 31 lines
-    Dat,
-    /// TOML
-    Toml,
-}
-
-impl From<FormatName> for Format {
-    fn from(name: FormatName) -> Format {
-        match name {
-            FormatName::Dat => Format::Dat,
-            FormatName::Toml => Format::Toml,
-        }
-    }
-}
 
 #[derive(Debug, Args)]
 pub(crate) struct ConvertArgs {
@@ -34,14 +18,18 @@ pub(crate) struct ConvertArgs {
     pub output: Option<PathBuf>,
     /// The form to write [default: TOML if OUTPUT ends in .toml, HPL.dat if in .dat, else the other
     /// form]
-    #[arg(long, value_name = "FORM")]
-    pub to: Option<FormatName>,
+    #[arg(long, value_name = "FORM", value_parser = one_of(["dat", "toml"], named))]
+    pub to: Option<Format>,
     /// Replace illegal values of HPL.dat as the reference does, with a warning
     #[arg(long)]
     pub lenient: bool,
     /// Overwrite OUTPUT if it exists
     #[arg(long, short)]
     pub force: bool,
+}
+
+fn named(name: &str) -> Option<Format> {
+    Format::named_by(Path::new(&format!("x.{name}")))
 }
 
 pub(crate) fn execute(args: &ConvertArgs) -> Result<(), ConfigError> {
@@ -55,7 +43,7 @@ pub(crate) fn execute(args: &ConvertArgs) -> Result<(), ConfigError> {
     hosts::warn(&warnings);
     hosts::warn(&checked.warnings);
     let named = args.output.as_deref().and_then(Format::named_by);
-    let to = args.to.map(Format::from).or(named).unwrap_or(from.other());
+    let to = args.to.or(named).unwrap_or(from.other());
     let path = Path::new(if to == Format::Dat { "HPL.dat" } else { "HPL.toml" });
     let Checked { spec, checkpoint: protection, launch, .. } = &checked;
     let chosen = Chosen { spec, protection, launch, path };

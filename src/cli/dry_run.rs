@@ -8,11 +8,10 @@ use skt_config::launch::NoSpare;
 use skt_config::{ConfigError, RunSpec};
 use skt_host::clock::now_unix;
 use skt_host::shown::shell_quoted;
-use skt_host::starter::Starter;
 use skt_host::units::{bytes, bytes_unlike};
 use skt_launch::LaunchOptions;
 use skt_launch::hosts::{Host, short_names};
-use skt_launch::launcher::{self, Launcher};
+use skt_launch::launcher;
 use skt_launch::report::status_line;
 use skt_launch::state::{Status, SupervisorState};
 use skt_run::job::outlook;
@@ -81,7 +80,6 @@ pub(super) fn describe(
     if let Some(note) = needs.and_then(|needs| no_room(options, &used, needs)) {
         let _ = writeln!(text, "         warning: {note}");
     }
-    let _ = writeln!(text, "probes   {}", probe(options));
     if let Some(state) = earlier.filter(|state| state.status != Status::Finished) {
         let (folder, line) = (options.settings.state.display(), status_line(state, now_unix()));
         let _ = writeln!(text, "state    {folder} has an unfinished run, which continues: {line}");
@@ -136,17 +134,4 @@ fn no_room(options: &LaunchOptions, used: &[Host], needs: &BenchmarkNeeds) -> Op
         bytes_unlike(have, need),
         bytes_unlike(need, have)
     ))
-}
-
-fn probe(options: &LaunchOptions) -> String {
-    if options.is_local {
-        return "of this machine alone".to_owned();
-    }
-    let (agent, limit) = (options.agent(), options.probe_limit());
-    let words = launcher::on_node(&options.launcher, agent, limit, "NODE", "COMMAND");
-    let by = match (&options.launcher, agent) {
-        (Launcher::Starter(Starter::Slurm), None) => "srun",
-        _ => "the agent",
-    };
-    format!("of all nodes at once, by {by}: {}", words.join(" "))
 }

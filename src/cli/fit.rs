@@ -76,17 +76,17 @@ impl Fitted {
         let n = self.spec.n[0];
         let element_bytes = if self.spec.mxp.is_some() { 4.0 } else { 8.0 };
         let gib = (n as f64).powi(2) * element_bytes / f64::from(1 << 30);
-        let rate = pace.seconds(&self.spec, n).map_or(String::new(), |seconds| {
-            let gflops = 1e-9 * operations(n) / seconds;
-            format!(", about {gflops:.0} Gflop/s, {} of factoring and solving", span(seconds))
-        });
+        let seconds = pace.seconds(&self.spec, n);
+        let (gflops, takes) = (1e-9 * operations(n) / seconds, span(seconds));
         let why = match limit_seconds {
             Some(limit) if n < self.memory_n => {
                 format!("the largest that ends in {}; memory holds {}", span(limit), self.memory_n)
             }
             _ => "as large as the memory holds".to_owned(),
         };
-        format!("N = {n} ({gib:.1} GiB{rate}): {why}")
+        format!(
+            "N = {n} ({gib:.1} GiB, about {gflops:.0} Gflop/s, {takes} of factoring and solving): {why}"
+        )
     }
 }
 
@@ -168,14 +168,12 @@ fn fit_with(
     }
     let mut spec = RunSpec { n: vec![memory_n], grids: vec![grid], ..base.clone() };
     if let Some(limit_seconds) = room.seconds {
-        let in_time =
-            |n| pace.whole_seconds(&spec, n).is_some_and(|seconds| seconds <= limit_seconds);
+        let in_time = |n| pace.whole_seconds(&spec, n) <= limit_seconds;
         let blocks = largest(|blocks| blocks * nb <= memory_n && in_time(blocks * nb));
         if blocks == 0 {
-            let takes = pace.whole_seconds(&spec, nb).map(|seconds| format!("{seconds:.3} s"));
             return Err(At::flag("--time").error(format!(
-                "{limit_seconds} s are too short: N = {nb}, the smallest, takes {}",
-                takes.as_deref().unwrap_or("a time that the model does not know")
+                "{limit_seconds} s are too short: N = {nb}, the smallest, takes {:.3} s",
+                pace.whole_seconds(&spec, nb)
             )));
         }
         spec.n = vec![blocks * nb];
@@ -370,7 +368,7 @@ mod tests {
         for seconds in [1.0, 60.0, 3600.0] {
             let Fitted { spec, memory_n, .. } = timed(seconds).unwrap();
             let (n, nb) = (spec.n[0], spec.nb[0]);
-            let takes = |n| pace.whole_seconds(&spec, n).unwrap();
+            let takes = |n| pace.whole_seconds(&spec, n);
             assert!(takes(n) <= seconds && takes(n + nb) > seconds, "{n}: {}", takes(n));
             assert!(n > before && n < memory_n && n % nb == 0);
             before = n;

@@ -35,7 +35,7 @@ impl<S> Default for Flags<S> {
 
 impl<S: Flag> Args for Flags<S> {
     fn augment_args(command: Command) -> Command {
-        let settings = in_order_of_help::<S>().into_iter();
+        let settings = S::ROWS.iter().map(|row| row.setting);
         command.args(settings.filter(|setting| setting.is_in_all_commands()).map(Flag::arg))
     }
 
@@ -63,17 +63,6 @@ impl<S: Flag> FromArgMatches for Flags<S> {
         self.0.extend(Self::from_arg_matches(matches)?.0);
         Ok(())
     }
-}
-
-fn in_order_of_help<S: Flag>() -> Vec<S> {
-    let is_moved = |row: &&Row<S>| row.help_after.is_some();
-    let (moved, in_place): (Vec<&Row<S>>, Vec<&Row<S>>) = S::ROWS.iter().partition(is_moved);
-    let mut settings: Vec<S> = in_place.into_iter().map(|row| row.setting).collect();
-    for row in moved {
-        let before = settings.iter().position(|setting| Some(*setting) == row.help_after);
-        settings.insert(before.expect("a setting that is in place") + 1, row.setting);
-    }
-    settings
 }
 
 pub(crate) fn arg<S: Table>(row: &Row<S>) -> Arg {

@@ -21,11 +21,7 @@ pub(crate) const AFTER_HELP: &str = with_exit_codes!(
 Examples:
   mpirun -np 4 skt-hpl mxp          HPL.dat in the current folder
   mpirun -np 4 skt-hpl mxp --n 20000,40000 --nb 192,256 --p 2 --q 2
-  mpirun -np 4 skt-hpl mxp --n 20000 --matrix scaled
-  mpirun -np 4 skt-hpl mxp --n 20000 --gemm bf16
-  mpirun -np 4 skt-hpl mxp hpl-configs/mxp.toml --json result.json
-  mpirun -np 4 skt-hpl tune --mxp --out mxp.toml
-                                    find the fastest parameters
+  mpirun -np 4 skt-hpl mxp --n 20000 --matrix scaled --gemm bf16
   skt-hpl launch --hosts hosts --spares spares -- mxp --n 20000 --p 2 --q 4
                                     through the loss of nodes"
 );

@@ -1,7 +1,5 @@
 //! How long a test takes on a machine: by the model, scaled to a run where one was measured.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::error::Error;
 
 use skt_host::units::counted;
@@ -20,8 +18,6 @@ use skt_solver::team::Team;
 const DGEMM_SECONDS: f64 = 0.5;
 /// The share of the time for which threads that are alone on their cores have them.
 const MIN_CPU_SHARE: f64 = 0.95;
-
-type Shape = (usize, (usize, usize), bool);
 
 pub(super) struct Measured {
     pub n: usize,
@@ -44,12 +40,8 @@ pub(super) struct Pace {
     core_flops: f64,
     /// Seconds of the timed part; equal without a run.
     measured_and_modelled: (f64, f64),
-    /// Of the whole machine at every order, where the model has no time for that number of ranks.
-    gflops: Option<f64>,
     setup_seconds: f64,
     seconds_per_element: f64,
-    /// The model's seconds by order, grid and precision: of many ranks each takes some 10 ms.
-    known: RefCell<HashMap<Shape, Option<f64>>>,
 }
 
 impl Pace {
@@ -57,10 +49,8 @@ impl Pace {
         Self {
             core_flops,
             measured_and_modelled: (1.0, 1.0),
-            gflops: None,
             setup_seconds: 0.0,
             seconds_per_element: 0.0,
-            known: RefCell::default(),
         }
     }
 
@@ -89,12 +79,8 @@ impl Pace {
             seconds_per_element,
             ..Self::by_model(flops / (cores * TUNING.test_efficiency * over_double))
         };
-        match by_model.seconds_of_model(spec, longer.n) {
-            Some(modelled) => {
-                Self { measured_and_modelled: (longer.timed_seconds, modelled), ..by_model }
-            }
-            None => Self { gflops: Some(1e-9 * flops), ..by_model },
-        }
+        let modelled = by_model.seconds_of_model(spec, longer.n);
+        Self { measured_and_modelled: (longer.timed_seconds, modelled), ..by_model }
     }
 
     /// Whether the test takes a checkpoint before its end, if nothing slows it down; `None` without
@@ -110,23 +96,21 @@ impl Pace {
     }
 
     /// Seconds of the run `spec` at the order `n` from its start to its end, as far as they are
-    /// known; `None` if the model has no time for that number of ranks.
-    pub(super) fn whole_seconds(&self, spec: &RunSpec, n: usize) -> Option<f64> {
-        let elements = (n as f64).powi(2);
-        let untimed = self.setup_seconds + self.seconds_per_element * elements;
-        Some(untimed + self.seconds(spec, n)?)
+    /// known.
+    pub(super) fn whole_seconds(&self, spec: &RunSpec, n: usize) -> f64 {
+        let untimed = self.setup_seconds + self.seconds_per_element * (n as f64).powi(2);
+        untimed + self.seconds(spec, n)
     }
 
-    pub(super) fn seconds(&self, spec: &RunSpec, n: usize) -> Option<f64> {
-        if let Some(gflops) = self.gflops {
-            return Some(operations(n) / (1e9 * gflops));
-        }
-        let mut known = self.known.borrow_mut();
-        let shape = (n, spec.grids[0], spec.mxp.is_some());
-        *known.entry(shape).or_insert_with(|| self.seconds_of_model(spec, n))
+    pub(super) fn seconds(&self, spec: &RunSpec, n: usize) -> f64 {
+        let (measured, modelled) = self.measured_and_modelled;
+        // In this order the measured run itself takes exactly its time: an N that fits is not
+        // refused for a rounding error.
+        measured * (self.seconds_of_model(spec, n) / modelled)
     }
 
-    fn seconds_of_model(&self, spec: &RunSpec, n: usize) -> Option<f64> {
+    /// Infinite where the model has no time, which no matrix in the memory of a machine reaches.
+    fn seconds_of_model(&self, spec: &RunSpec, n: usize) -> f64 {
         let run = RunParams {
             threads: spec.threads,
             depth: spec.depth[0],
@@ -139,10 +123,7 @@ impl Pace {
         };
         let double = Machine::ZEN4_CORE.with_core_flops(self.core_flops);
         let machine = if spec.mxp.is_some() { double.in_single_precision() } else { double };
-        let (measured, modelled) = self.measured_and_modelled;
-        // In this order the measured run itself takes exactly its time: an N that fits is not
-        // refused for a rounding error.
-        estimate_seconds(&run, &machine).ok().map(|seconds| measured * (seconds / modelled))
+        estimate_seconds(&run, &machine).unwrap_or(f64::INFINITY)
     }
 }
 
@@ -192,9 +173,9 @@ mod tests {
     fn measured_run_takes_exactly_its_time() {
         for rate in 1..200 {
             let mut pace = Pace::by_model(1e9 * f64::from(rate) / 7.0);
-            let modelled = pace.seconds_of_model(&spec(2, 2), 9600).unwrap();
+            let modelled = pace.seconds_of_model(&spec(2, 2), 9600);
             pace.measured_and_modelled = (100.0, modelled);
-            assert_eq!(pace.seconds(&spec(2, 2), 9600), Some(100.0), "{rate}");
+            assert_eq!(pace.seconds(&spec(2, 2), 9600), 100.0, "{rate}");
         }
     }
 
@@ -207,12 +188,12 @@ mod tests {
         };
         let (short, longer) = (run(960, 0.02), run(9600, 6.0));
         let costs = Pace::measured(&spec, &short, &longer);
-        let of_longer = costs.whole_seconds(&spec, 9600).unwrap();
+        let of_longer = costs.whole_seconds(&spec, 9600);
         assert!((of_longer - longer.seconds).abs() < 1e-9, "{of_longer}");
         // Generating and checking grow as the square, factoring by less than the cube.
-        let of_double = costs.whole_seconds(&spec, 19200).unwrap();
+        let of_double = costs.whole_seconds(&spec, 19200);
         assert!((0.3 + 4e-8 * 9600.0 * 9600.0 + 36.0..54.0).contains(&of_double), "{of_double}");
         let alike = Pace::measured(&spec, &longer, &longer);
-        assert!((alike.whole_seconds(&spec, 9600).unwrap() - longer.seconds).abs() < 1e-9);
+        assert!((alike.whole_seconds(&spec, 9600) - longer.seconds).abs() < 1e-9);
     }
 }

@@ -11,7 +11,7 @@ fn the_help_teaches_what_hpl_mxp_is() {
     let help = Program::new().printed("mxp --help");
     let (head, rest) = help.split_once("Options:").unwrap();
     let at = rest.find("      --matrix <NAME>").unwrap();
-    let (own, _) = rest[at..].split_once("\n\nCommunication:").unwrap();
+    let (own, _) = rest[at..].split_once("\n\nPanel factorization:").unwrap();
     let examples = &rest[rest.find("Examples:").unwrap()..];
     let lines: Vec<&str> = [head, "...\n", own, "\n...\n", examples]
         .iter()

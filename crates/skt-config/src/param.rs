@@ -115,7 +115,7 @@ settings! {
         field: Some(|spec| &mut spec.ndiv),
     }
     Rfact {
-        key: "rfact", heading: PANEL, help_after: Some(Param::Pfact), metavar: "NAME,..",
+        key: "rfact", heading: PANEL, metavar: "NAME,..",
         is_list: true, choices: Fact::CHOICES, default: "crout",
         help: "variant of the recursive factorization",
         comment: "The recursion itself: {legal}.",
@@ -204,20 +204,20 @@ settings! {
         field: Some(|spec| &mut spec.align_doubles),
     }
     Generator {
-        key: "generator", heading: PROBLEM, help_after: Some(Param::Threshold), metavar: "NAME",
+        key: "generator", heading: PROBLEM, metavar: "NAME",
         choices: Generator::CHOICES, default: "hpl",
         help: "random matrix: the reference's, bit for bit, or xoshiro256++",
         comment: "The random matrix: hpl (the reference's, bit for bit), xoshiro.",
         field: Some(|spec| &mut spec.generator),
     }
     Threads {
-        key: "threads", heading: PROBLEM, help_after: Some(Param::Generator), metavar: "T",
+        key: "threads", heading: PROBLEM, metavar: "T",
         written: Written::Whole, range: Some(Range::whole(1, 4096)), default: "1",
         help: "threads per rank", comment: "Threads of each rank.",
         field: Some(|spec| &mut spec.threads),
     }
     Transport {
-        key: "transport", heading: COMMUNICATION, help_after: Some(Param::Generator),
+        key: "transport", heading: COMMUNICATION,
         metavar: "NAME", choices: Transport::CHOICES, default: "shared",
         help: "how ranks of a node exchange panels and rows: in each other's memory, or by \
                messages",
@@ -229,7 +229,7 @@ settings! {
         field: Some(|spec| &mut spec.transport),
     }
     Pin {
-        key: "pin", heading: PROBLEM, help_after: Some(Param::Threads), metavar: "HOW",
+        key: "pin", heading: PROBLEM, metavar: "HOW",
         choices: Pin::CHOICES, default: "auto",
         help: "pin each thread to a core that no other process is pinned to, or leave threads to \
                the system",
@@ -239,7 +239,7 @@ settings! {
         field: Some(|spec| &mut spec.pin),
     }
     Blas {
-        key: "blas", heading: PROBLEM, help_after: Some(Param::Pin), metavar: "LIBRARY",
+        key: "blas", heading: PROBLEM, metavar: "LIBRARY",
         legal: "auto, built-in, the name of a library, or a file",
         default: "(the first that the loader finds, else built-in)",
         help: "BLAS to call: the fastest here (auto), the built-in one, or another by its name, \
@@ -250,7 +250,7 @@ settings! {
         field: Some(|spec| &mut spec.blas),
     }
     Rates {
-        key: "rates", heading: PROBLEM, help_after: Some(Param::Pmap), metavar: "auto|LIST|FILE",
+        key: "rates", heading: PROBLEM, metavar: "auto|LIST|FILE",
         legal: "auto, positive numbers, one for each process column, or a file", default: "(equal)",
         help: "relative rates of the process columns, which get block columns in proportion: \
                those of DGEMM at the first start (auto), a list, e.g. 1,2, or a file with a rate \

@@ -49,17 +49,13 @@ impl Checked {
         match self.spec.grids.iter().rev().max_by_key(|grid| need(grid)) {
             Some(grid @ &(p, q)) if need(grid) > ranks => {
                 let (at, need) = (At::param(Param::P, &self.grid_place), need(grid));
-                let (with, product) = match checksums {
-                    0 => (String::new(), "P x Q".to_owned()),
-                    _ => (
-                        format!(" with {}", counted(checksums, "checksum column")),
-                        format!("P x (Q + {checksums})"),
-                    ),
+                let with = match checksums {
+                    0 => String::new(),
+                    _ => format!(" with {}", counted(checksums, "checksum column")),
                 };
                 let text = format!(
-                    "{at}: the {p} x {q} grid{with} needs {need} ranks, this job has {ranks}; \
-                     start it on {need} ranks (`mpirun ... -np {need}`) or make {product} at most \
-                     {ranks}"
+                    "{at}: the {p} x {q} grid{with} needs {need} ranks, this job has {ranks}: start \
+                     it on {need}"
                 );
                 Err(ConfigError::TooFewRanks { need, text })
             }

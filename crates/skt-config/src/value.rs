@@ -122,8 +122,6 @@ pub struct Row<S: Table> {
     /// A second name of the flag, without its dashes; may be empty.
     pub alias: &'static str,
     pub heading: &'static str,
-    /// The setting that the flag follows in the help, if that is not the order of the table.
-    pub help_after: Option<S>,
     /// What stands for the flag's value in the help.
     pub metavar: &'static str,
     pub written: Written,
@@ -159,7 +157,6 @@ impl<S: Table> Row<S> {
             flag: "",
             alias: "",
             heading: "",
-            help_after: None,
             metavar: "",
             written: Written::Text,
             is_list: false,

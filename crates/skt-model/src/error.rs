@@ -1,22 +1,25 @@
+use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use skt_host::units::counted;
 use thiserror::Error;
 
 #[derive(Debug, Clone, PartialEq, Error)]
-pub enum ModelError {
-    #[error("{parameter} = {value} is out of range: expected {expected}")]
-    OutOfRange { parameter: &'static str, value: f64, expected: &'static str },
-    #[error(
-        "a group of {} with {} is impossible: a group has at least 2 members and between 1 and \
-         size/2 parities",
-        counted(*size, "member"), counted(*parities, "parity")
-    )]
-    Group { size: usize, parities: usize },
-    #[error("cannot fit the model: {reason}")]
-    Fit { reason: String },
-    #[error("no configuration for this machine: {reason}")]
-    Plan { reason: String },
+#[error("{0}")]
+pub struct ModelError(pub String);
+
+impl ModelError {
+    /// No configuration for this machine.
+    pub(crate) fn no_plan(reason: impl Display) -> Self {
+        Self(format!("no configuration for this machine: {reason}"))
+    }
+
+    pub(crate) fn no_fit(reason: impl Display) -> Self {
+        Self(format!("cannot fit the model: {reason}"))
+    }
+
+    fn out_of_range(parameter: &str, value: impl Display, expected: &str) -> Self {
+        Self(format!("{parameter} = {value} is out of range: expected {expected}"))
+    }
 }
 
 pub fn positive(parameter: &'static str, value: f64) -> Result<f64, ModelError> {
@@ -40,7 +43,7 @@ pub fn within(
     if range.contains(&value) {
         return Ok(value);
     }
-    Err(ModelError::OutOfRange { parameter, value: value as f64, expected })
+    Err(ModelError::out_of_range(parameter, value, expected))
 }
 
 pub fn at_least(
@@ -62,5 +65,5 @@ pub fn check(
     if legal && value.is_finite() {
         return Ok(value);
     }
-    Err(ModelError::OutOfRange { parameter, value, expected })
+    Err(ModelError::out_of_range(parameter, value, expected))
 }

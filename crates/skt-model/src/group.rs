@@ -11,7 +11,10 @@ impl Group {
     /// A group of `size` >= 2 members with 1 <= `parities` <= `size`/2.
     pub fn new(size: usize, parities: usize) -> Result<Self, ModelError> {
         if size < 2 || parities < 1 || 2 * parities > size {
-            return Err(ModelError::Group { size, parities });
+            return Err(ModelError(format!(
+                "a group of {size} with {parities} parities is impossible: a group has at least 2 \
+                 members and between 1 and size/2 parities"
+            )));
         }
         Ok(Self { size, parities })
     }

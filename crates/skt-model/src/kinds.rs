@@ -35,9 +35,10 @@ impl NodeKinds {
         });
         let count = sorted.len();
         if count > Self::MAX {
-            let reason =
-                format!("{count} kinds of nodes; a plan takes at most {} of them", Self::MAX);
-            return Err(ModelError::Plan { reason });
+            return Err(ModelError::no_plan(format!(
+                "{count} kinds of nodes; a plan takes at most {} of them",
+                Self::MAX
+            )));
         }
         if count < 2 {
             return Ok(Self::default());

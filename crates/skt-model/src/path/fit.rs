@@ -46,11 +46,10 @@ pub fn fit(runs: &[MeasuredTest], start: &Machine) -> Result<Fit, ModelError> {
         }
         (machine, unseen) = system.solve(start)?;
         if machine.product_flop_seconds <= 0.0 {
-            return Err(ModelError::Fit {
-                reason: "the runs give no rate of the trailing product; add runs with several \
-                         orders and several NB"
-                    .into(),
-            });
+            return Err(ModelError::no_fit(
+                "the runs give no rate of the trailing product; add runs with several orders and \
+                 several NB",
+            ));
         }
     }
     Ok(Fit { machine, unseen })
@@ -103,14 +102,12 @@ impl LeastSquares {
             std::array::from_fn(|j| rows.iter().map(|row| row[j] * row[j]).sum::<f64>().sqrt());
         let seen: Vec<usize> = (0..UNITS).filter(|&j| norms[j] > 0.0).collect();
         if self.rows.len() < seen.len() || seen.is_empty() {
-            return Err(ModelError::Fit {
-                reason: format!(
-                    "{} equations for {} unknowns; give reports of more runs with one \
-                     thread a rank, by messages",
-                    self.rows.len(),
-                    seen.len()
-                ),
-            });
+            return Err(ModelError::no_fit(format!(
+                "{} equations for {} unknowns; give reports of more runs with one thread a rank, \
+                 by messages",
+                self.rows.len(),
+                seen.len()
+            )));
         }
         let scaled: Vec<Vec<f64>> =
             rows.iter().map(|row| seen.iter().map(|&j| row[j] / norms[j]).collect()).collect();

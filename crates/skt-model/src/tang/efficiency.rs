@@ -27,7 +27,7 @@ impl Efficiency {
     /// `points` has pairs of N and the efficiency as a fraction of the peak, or any rate: `a` and
     /// `b` then have its inverse unit.
     pub fn fit(points: &[(f64, f64)]) -> Result<Self, ModelError> {
-        let unusable = |reason: String| Err(ModelError::Fit { reason });
+        let unusable = |reason: String| Err(ModelError::no_fit(reason));
         if let Some((n, e)) =
             points.iter().find(|(n, e)| !(*n > 0.0 && *e > 0.0 && n.is_finite() && e.is_finite()))
         {

@@ -141,8 +141,8 @@ fn side_and_corner_never_save_more_than_the_whole() {
 fn groups_that_cannot_be_are_refused() {
     for (size, parities) in [(0, 1), (1, 1), (2, 0), (2, 2), (8, 5), (7, 4)] {
         let error = Group::new(size, parities).unwrap_err();
-        assert_eq!(error, ModelError::Group { size, parities });
-        assert!(error.to_string().contains("size/2"));
+        let group = format!("a group of {size} with {parities} parities is impossible");
+        assert!(error.to_string().starts_with(&group) && error.to_string().contains("size/2"));
     }
     assert!(Group::new(8, 4).is_ok() && Group::new(2, 1).is_ok());
 }

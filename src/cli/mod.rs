@@ -42,8 +42,6 @@ mod plan_levels;
 mod power;
 mod probe;
 mod progress;
-mod protect;
-mod rank;
 mod report;
 mod run;
 mod screen;
@@ -144,7 +142,7 @@ pub(crate) enum Command {
     Probe(probe::ProbeArgs),
     /// Run a rank of the user's program
     #[command(hide = true)]
-    Rank(rank::RankArgs),
+    Rank(probe::RankArgs),
     /// Run the benchmark without an input file: choose all that it leaves open, and leave the file
     #[command(after_help = auto::AFTER_HELP)]
     Auto(auto::AutoArgs),
@@ -267,7 +265,7 @@ fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Run(args)) => run::execute(&args),
         Some(Command::Mxp(args)) => run::execute(&args.into_run()),
         Some(Command::Auto(args)) => auto::execute(&args),
-        Some(Command::Rank(args)) => rank::execute(&args),
+        Some(Command::Rank(args)) => probe::execute_rank(&args),
         Some(Command::BlasTrial(args)) => blas::execute_trial(&args).into(),
         Some(Command::Tune(args)) => tune::execute(&args),
         Some(Command::Doctor(args)) => doctor::execute(&args),

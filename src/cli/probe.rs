@@ -1,6 +1,9 @@
-//! `skt-hpl probe`: answers the supervisor's questions on a node. Not meant for people.
+//! Not meant for people: `skt-hpl probe` answers the supervisor's questions on a node, and
+//! `skt-hpl rank` is a rank of `launch --program`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::Args;
 
@@ -11,7 +14,7 @@ use skt_config::ConfigError;
 use skt_launch::line;
 use skt_launch::links::Partner;
 use skt_launch::probe::{self, Purpose, Question};
-use skt_launch::program::argument_from_text;
+use skt_launch::program::{self, argument_from_text};
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ProbeArgs {
@@ -62,4 +65,17 @@ pub(crate) fn execute(args: &ProbeArgs) -> Result<(), ConfigError> {
         output::print(&probe::answer(&question).line())?;
     }
     Ok(())
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RankArgs {
+    /// The program and its arguments, as texts of words
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+pub(crate) fn execute_rank(args: &RankArgs) -> ExitCode {
+    let words: Vec<OsString> = args.command.iter().map(|text| argument_from_text(text)).collect();
+    let (program, arguments) = words.split_first().expect("clap requires one");
+    program::run(program, arguments).into()
 }

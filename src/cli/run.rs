@@ -10,10 +10,9 @@ use skt_host::exit::Exit;
 use skt_solver::blas::library;
 
 use super::losses::{self, JobRequest, KeptJob};
-use super::overrides::Overrides;
+use super::overrides::{Overrides, ProtectArgs};
 use super::power::{METER, PowerLogArgs};
 use super::progress::ProgressArgs;
-use super::protect::ProtectArgs;
 use super::thread_variables::ThreadVariables;
 use super::{blas, flags};
 use crate::report::{OutputOptions, RunOutput, output, text};

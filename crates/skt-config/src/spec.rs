@@ -224,11 +224,6 @@ impl RunSpec {
         lists.iter().map(|&len| len as u64).product()
     }
 
-    /// The rates of the process columns of a grid; none if they are equal.
-    fn column_rates(&self, grid: (usize, usize)) -> Vec<f64> {
-        self.rates.as_ref().map_or(Vec::new(), |rates| rates.column_rates(grid, self.pmap))
-    }
-
     /// All tests of the run, in the reference's order: grid, N, NB, DEPTH, BCAST, RFACT, PFACT,
     /// NBMIN, NDIV, with the last varying fastest.
     pub fn tests(&self) -> Vec<TestSpec> {
@@ -247,7 +242,8 @@ impl RunSpec {
         }];
         each(&mut tests, &self.grids, |test, grid| {
             (test.p, test.q) = grid;
-            test.rates = self.column_rates(grid);
+            let rates = self.rates.as_ref().map(|rates| rates.column_rates(grid, self.pmap));
+            test.rates = rates.unwrap_or_default();
         });
         each(&mut tests, &self.n, |test, n| test.n = n);
         each(&mut tests, &self.nb, |test, nb| test.nb = nb);

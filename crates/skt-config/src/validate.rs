@@ -83,7 +83,7 @@ fn check(draft: &Draft, rules: &ValidationRules) -> Result<Checked, ConfigError>
     let mut spec = RunSpec {
         title,
         output: draft.output.clone().unwrap_or_default(),
-        checksums: c.checksums(),
+        checksums: checksum_columns(&draft.checkpoint),
         ..RunSpec::default()
     };
     for row in in_dat_order() {
@@ -269,13 +269,9 @@ impl Checker<'_> {
         Ok(ps.into_iter().zip(qs).collect())
     }
 
-    fn checksums(&self) -> usize {
-        checksum_columns(&self.draft.checkpoint)
-    }
-
     /// The grid of all ranks with P at most Q that is nearest to a square.
     fn grid_of(&self, ranks: usize) -> Result<(usize, usize), ConfigError> {
-        let checksums = self.checksums();
+        let checksums = checksum_columns(&self.draft.checkpoint);
         if checksums == 0 {
             return Ok(near_square(ranks));
         }
@@ -298,7 +294,7 @@ impl Checker<'_> {
         sides: &[usize],
         ranks: usize,
     ) -> Result<Vec<usize>, ConfigError> {
-        let checksums = self.checksums();
+        let checksums = checksum_columns(&self.draft.checkpoint);
         let side = |&value: &usize| match given {
             Param::Q if ranks.is_multiple_of(value + checksums) => Ok(ranks / (value + checksums)),
             Param::P if ranks.is_multiple_of(value) && ranks / value > checksums => {

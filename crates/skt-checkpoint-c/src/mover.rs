@@ -1,13 +1,13 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use skt_checkpoint::mover::{MoveError, Mover};
-
 use crate::code::{Code, Result, Stop};
 
-/// `to_host` of `skt_mover`: context, host, memory, offset, bytes.
-type ToHost = unsafe extern "C" fn(*mut c_void, *mut c_void, *const c_void, usize, usize) -> c_int;
-/// `from_host` of `skt_mover`: context, memory, host, offset, bytes.
-type FromHost =
+/// The most bytes that one call copies. Between two pieces a rank reports that it is alive, and
+/// learns of the failures of others.
+pub(crate) const PIECE_BYTES: usize = 32 << 20;
+
+/// `to_host` and `from_host` of `skt_mover`: context, destination, source, offset, bytes.
+type CopyPiece =
     unsafe extern "C" fn(*mut c_void, *mut c_void, *const c_void, usize, usize) -> c_int;
 /// `error` of `skt_mover`: context, code.
 type Explain = unsafe extern "C" fn(*mut c_void, c_int) -> *const c_char;
@@ -16,16 +16,16 @@ type Explain = unsafe extern "C" fn(*mut c_void, c_int) -> *const c_char;
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct SktMover {
-    pub to_host: Option<ToHost>,
-    pub from_host: Option<FromHost>,
+    pub to_host: Option<CopyPiece>,
+    pub from_host: Option<CopyPiece>,
     pub error: Option<Explain>,
     pub context: *mut c_void,
 }
 
 #[derive(Clone, Copy)]
 pub(crate) struct Callbacks {
-    to_host: ToHost,
-    from_host: FromHost,
+    to_host: CopyPiece,
+    from_host: CopyPiece,
     error: Option<Explain>,
     context: *mut c_void,
 }
@@ -61,12 +61,29 @@ pub(crate) struct DeviceRegion {
     pub callbacks: Callbacks,
 }
 
+#[derive(Clone, Copy)]
+pub(crate) enum Direction {
+    ToHost,
+    FromHost,
+}
+
 impl DeviceRegion {
-    fn outcome(&self, callback: &str, (at, bytes): (usize, usize), code: c_int) -> MoveOutcome {
+    /// Copies a piece of the region, from byte `offset` on, to or from `host`.
+    pub(crate) fn copy(&self, direction: Direction, offset: usize, host: &mut [u8]) -> Result<()> {
+        let Callbacks { to_host, from_host, error, context } = self.callbacks;
+        let (at, bytes) = (host.as_mut_ptr().cast(), host.len());
+        // SAFETY: by the contract of `Callbacks::read`; the range is within the region.
+        let (callback, code) = unsafe {
+            match direction {
+                Direction::ToHost => ("to_host", to_host(context, at, self.memory, offset, bytes)),
+                Direction::FromHost => {
+                    ("from_host", from_host(context, self.memory, at, offset, bytes))
+                }
+            }
+        };
         if code == 0 {
             return Ok(());
         }
-        let Callbacks { error, context, .. } = self.callbacks;
         // SAFETY: by the contract of `Callbacks::read`.
         let text = error.map_or(std::ptr::null(), |error| unsafe { error(context, code) });
         let why = if text.is_null() {
@@ -75,34 +92,10 @@ impl DeviceRegion {
             // SAFETY: the callback returns a text that ends with a zero.
             unsafe { CStr::from_ptr(text) }.to_string_lossy()
         };
-        let text =
-            format!("region {}: {callback} of bytes {at} to {} fails: {why}", self.id, at + bytes);
-        Err(MoveError { code, text })
-    }
-}
-
-type MoveOutcome = std::result::Result<(), MoveError>;
-
-impl Mover for DeviceRegion {
-    fn to_host(&mut self, offset: usize, host: &mut [u8]) -> MoveOutcome {
-        let Callbacks { to_host, context, .. } = self.callbacks;
-        let at = host.as_mut_ptr().cast();
-        // SAFETY: by the contract of `Callbacks::read`; the range is within the region.
-        let code = unsafe { to_host(context, at, self.memory, offset, host.len()) };
-        self.outcome("to_host", (offset, host.len()), code)
-    }
-
-    fn from_host(&mut self, offset: usize, host: &[u8]) -> MoveOutcome {
-        let Callbacks { from_host, context, .. } = self.callbacks;
-        let at = host.as_ptr().cast();
-        // SAFETY: by the contract of `Callbacks::read`; the range is within the region.
-        let code = unsafe { from_host(context, self.memory, at, offset, host.len()) };
-        self.outcome("from_host", (offset, host.len()), code)
-    }
-}
-
-impl From<MoveError> for Stop {
-    fn from(error: MoveError) -> Self {
-        Self::new(Code::Device, error.to_string())
+        let (id, end) = (self.id, offset + bytes);
+        let text = format!(
+            "region {id}: {callback} of bytes {offset} to {end} fails: {why} (code {code})"
+        );
+        Err(Stop::new(Code::Device, text))
     }
 }

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use mpi::ffi;
 use skt_checkpoint::checkpoint::decide::Surface;
 use skt_checkpoint::client::{self, CheckpointError, Due, Next, Region, Saved};
-use skt_checkpoint::mover;
 use skt_comm::mpi::FailureWatch;
 use skt_comm::{Comm, CommError, Transport as _, collect};
 use skt_host::clock::now_unix;
@@ -16,7 +15,7 @@ use twox_hash::XxHash3_64;
 use crate::access::is_mapped;
 use crate::code::{Call, Code, Result, Stop, lost};
 use crate::control::Control;
-use crate::mover::{Callbacks, DeviceRegion};
+use crate::mover::{Callbacks, DeviceRegion, Direction, PIECE_BYTES};
 use crate::options::{Options, TIMEOUT_SECONDS};
 use crate::state::{SavedState, seconds_of};
 use crate::table::{Table, memory_bytes};
@@ -41,12 +40,6 @@ impl Yours {
 // SAFETY: an address and callbacks, which are used within calls of the library alone. These are
 // made by one thread at a time, and the program keeps the memory alive until it takes it back.
 unsafe impl Send for Yours {}
-
-#[derive(Clone, Copy)]
-enum Direction {
-    ToHost,
-    FromHost,
-}
 
 pub(crate) struct Session {
     run_id: &'static str,
@@ -107,10 +100,7 @@ fn stop_of(error: CheckpointError) -> Stop {
         CheckpointError::NoLevels(_) | CheckpointError::Code { .. } => {
             Stop::over(Code::Options, error.to_string())
         }
-        // Copies of devices are agreed on here, without `Saved::copy_in`.
-        CheckpointError::StateTooLarge { .. } | CheckpointError::NotMoved { .. } => {
-            Stop::over(Code::Internal, error.to_string())
-        }
+        CheckpointError::StateTooLarge { .. } => Stop::over(Code::Internal, error.to_string()),
     }
 }
 
@@ -405,17 +395,15 @@ impl Session {
     fn copy_devices(&mut self, call: Call, table: &Table, direction: Direction) -> Result<()> {
         let (mut progress, memory) = (self.saved.copy_progress(), self.saved.bytes().remove(0));
         let control = &self.control;
-        let mut between = || {
-            progress.report();
-            lock(control).failed()?.map_or(Ok(()), Err)
-        };
         let mut devices = self.yours.iter().filter_map(|(&id, yours)| yours.device(id));
-        let copied = devices.try_for_each(|mut device| {
+        let copied = devices.try_for_each(|device| {
             let memory = &mut memory[table.get(device.id).expect("placed").range()];
-            match direction {
-                Direction::ToHost => mover::to_host(&mut device, memory, &mut between),
-                Direction::FromHost => mover::from_host(&mut device, memory, &mut between),
-            }
+            let mut pieces = memory.chunks_mut(PIECE_BYTES).enumerate();
+            pieces.try_for_each(|(index, piece)| {
+                progress.report();
+                lock(control).failed()?.map_or(Ok(()), Err)?;
+                device.copy(direction, index * PIECE_BYTES, piece)
+            })
         });
         match copied {
             Err(stop) if stop.is_over => Err(stop),

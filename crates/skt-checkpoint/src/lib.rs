@@ -4,7 +4,6 @@
 //! | module | what |
 //! |---|---|
 //! | [`client`] | checkpoints for any code over MPI, in a few calls: begin here |
-//! | [`mover`] | memory that only calls of its owner can copy, as that of a device |
 //! | [`comm`] | messages between ranks: the crate `skt-comm` |
 //! | [`time_limit`] | the time that a job has |
 //! | [`heartbeat`] | heartbeats for `skt-hpl launch` |
@@ -23,6 +22,5 @@ pub use skt_comm as comm;
 pub mod checkpoint;
 pub mod client;
 pub mod heartbeat;
-pub mod mover;
 pub mod time_limit;
 pub mod tuning;

@@ -39,9 +39,6 @@ pub enum DeviceError {
     /// A call failed: of this copy, or of work that was enqueued before it.
     #[error("{call} of {library} returns {code} ({text})")]
     Call { library: &'static str, call: &'static str, code: i32, text: String },
-    /// A copy would go beyond the end of the memory.
-    #[error("{bytes} bytes from byte {offset} on go beyond the {size} bytes of the memory")]
-    Range { offset: usize, bytes: usize, size: usize },
 }
 
 impl DeviceError {

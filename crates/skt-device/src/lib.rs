@@ -9,7 +9,6 @@ mod copier;
 mod engine;
 mod error;
 mod library;
-mod memory;
 mod opencl;
 mod pinned;
 mod queue;
@@ -24,7 +23,6 @@ mod races;
 
 pub use copier::Copier;
 pub use error::DeviceError;
-pub use memory::DeviceMemory;
 pub use trials::{Measured, Rate, Rates, Way};
 
 /// All libraries' symbols with the Rust types by which they are called, to compare with headers.

@@ -32,10 +32,6 @@ pub enum CheckpointError {
         level: String,
         source: io::Error,
     },
-    /// A mover's memory was not copied. All ranks have this error; the last checkpoint is as it
-    /// was.
-    #[error("rank {rank}: region {region}: {text}")]
-    NotMoved { rank: usize, region: usize, text: String },
     /// Levels were given for a method that has no images.
     #[error("levels need method self, double or abft; this is {0}")]
     NoLevels(Method),

@@ -41,6 +41,7 @@ pub use crate::checkpoint::recover::Recovered;
 use crate::checkpoint::take_hold;
 use crate::heartbeat::program::{ProgramHeartbeats, Supervised};
 use crate::heartbeat::{self, DataLocation};
+pub use copies::CopyProgress;
 pub use due::Due;
 use due::{Limits, MeasuredTimes};
 use skt_comm::collect::{broadcast, reduce};

@@ -1,13 +1,11 @@
 //! Copies through OpenCL, where a device is: pocl's, which is the processor, will do.
 
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use skt_checkpoint::mover::{self, MoveError, Mover as _};
-use skt_device::{Copier, DeviceMemory, Way};
+use skt_device::{Copier, Way};
 
 use crate::host_device::{Device, NULL};
 use crate::skipped::skipped;
@@ -130,39 +128,6 @@ fn missing_library_is_refused_by_name() {
             assert_eq!(host, [3; 10]);
         }
         device.call("clReleaseMemObject", memory);
-        device.call("clReleaseCommandQueue", queue);
-    });
-}
-
-#[test]
-fn pieces_of_memory_are_movers() {
-    with_device(|device| {
-        let bytes = mover::PIECE_BYTES + 1000;
-        let (queue, memory, small) = (device.queue(true), device.buffer(bytes), device.buffer(100));
-        // SAFETY: a queue of the device, and buffers of the same context with these bytes.
-        let (mut large, mut small_piece) = unsafe {
-            let copier = Arc::new(Mutex::new(Copier::opencl(queue).unwrap()));
-            (
-                DeviceMemory::new(Arc::clone(&copier), memory, bytes),
-                DeviceMemory::new(copier, small, 100),
-            )
-        };
-        let data = random(3, bytes);
-        mover::from_host(&mut large, &data, &mut || Ok::<_, MoveError>(())).unwrap();
-        let mut host = vec![0; bytes];
-        mover::to_host(&mut large, &mut host, &mut || Ok::<_, MoveError>(())).unwrap();
-        assert!(host == data);
-        let refused = small_piece.to_host(60, &mut host[..41]).unwrap_err();
-        assert_eq!(
-            (refused.code, &refused.text[..]),
-            (-1, "41 bytes from byte 60 on go beyond the 100 bytes of the memory")
-        );
-        assert!(small_piece.from_host(usize::MAX, &data[..2]).is_err());
-        small_piece.from_host(60, &data[..40]).unwrap();
-        drop((large, small_piece));
-        for memory in [memory, small] {
-            device.call("clReleaseMemObject", memory);
-        }
         device.call("clReleaseCommandQueue", queue);
     });
 }

@@ -378,8 +378,8 @@ mod tests {
             ("timeout_seconds = \"soon\"", "option timeout_seconds: `soon`: legal: a positive"),
             ("domains = \"/nowhere\"", "option domains: `/nowhere`: No such file"),
             ("allow_shared_domains = 1", "option allow_shared_domains: `1`: legal: true, false"),
-            ("levels = \"near:/x\"", "option levels: `near:/x`: `near` is neither local nor"),
-            ("levels = [\"local:x\"]", "`x` is no absolute path: ranks may start in folders of"),
+            ("levels = \"near:/x\"", "option levels: `near:/x`: `near:/x` is neither a level in"),
+            ("levels = [\"local:x\"]", "`local:x` is neither a level in an absolute path"),
             ("time_limit = \"soon\"", "option time_limit: `soon`: legal: auto, never, a time"),
             ("run_id", "the options: "),
         ];

@@ -22,18 +22,18 @@ pub enum Reach {
 named!(Reach { Local: "local", Global: "global" });
 
 /// Parses words with commas between them. A word that `begin` accepts begins an item; each other
-/// word is an option that the item before it has to `take`. `None` if a word is neither.
+/// word is an option that the item before it has to `take`. The error is a word that is neither.
 pub fn with_options<T>(
     text: &str,
     begin: impl Fn(&str) -> Option<T>,
     take: impl Fn(&mut T, &str) -> Option<()>,
-) -> Option<Vec<T>> {
+) -> Result<Vec<T>, &str> {
     let mut items: Vec<T> = Vec::new();
     for word in text.split(',') {
         match begin(word) {
             Some(item) => items.push(item),
-            None => take(items.last_mut()?, word)?,
+            None => items.last_mut().and_then(|item| take(item, word)).ok_or(word)?,
         }
     }
-    Some(items)
+    Ok(items)
 }

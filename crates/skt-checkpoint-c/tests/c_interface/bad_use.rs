@@ -342,7 +342,7 @@ fn invalid_levels_are_refused_and_failing_ones_dropped() {
             _ => "a write has failed on another rank. The run continues without this level",
         };
         vec![
-            (call(0), Code::Options, "rank 1: option levels: `near:/x`: `near` is neither local"),
+            (call(0), Code::Options, "rank 1: option levels: `near:/x`: `near:/x` is neither"),
             (
                 call(1),
                 Code::Options,

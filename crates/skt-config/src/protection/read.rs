@@ -419,7 +419,7 @@ method = "single"; level = "local:/x" | 7: level: levels need --ft self, --ft do
 method = "none"; helper_cores = 1 | 7: helper_cores: there is nothing for helper cores to do: --ft none takes no checkpoints
 method = "abft"; level = "local:/x"; helper_cores = 1 | 8: helper_cores: there is nothing for helper cores to do: with --ft abft each rank writes its images itself, and waits for them
 helper_cores = 4097 | 6: helper_cores: value 4097 is out of range; legal: 0 to 4096
-level = "local:x" | 6: level: `x` is no absolute path: ranks may start in folders of their own. Legal is local:FOLDER or global:FOLDER, with an absolute path, then ,every=auto or a time (10min; 10min! whatever it costs) ,keep=1..16; several with commas between them
+level = "local:x" | 6: level: `local:x` is neither a level in an absolute path, nor an option of the level before. Legal is local:FOLDER or global:FOLDER, with an absolute path, then ,every=auto or a time (10min; 10min! whatever it costs) ,keep=1..16; several with commas between them
 ; group_size = 1 | 7: group_size: value 1 is out of range; legal: 2 to 255
 parities = 3; group_size = 5 | 7: group_size: value 5 is out of range; legal: 6 to 255
 parities = 0 | 6: parities: value 0 is out of range; legal: 1 to 127

@@ -75,8 +75,8 @@ mod tests {
 
     use super::super::Levels;
     use super::*;
+    use skt_checkpoint::checkpoint::level::ImageCost;
     use skt_checkpoint::checkpoint::level::folder::ImageFolder;
-    use skt_checkpoint::checkpoint::level::{ImageCost, ImagesEvery};
     use skt_model::levels::Level as Planned;
 
     /// Where the writer has dedicated cores, the time that it takes on them is no cost.
@@ -89,10 +89,11 @@ mod tests {
             let settings =
                 Settings { levels: levels.clone(), method, helper_cores, ..Settings::new("costs") };
             let opened = open_levels(&settings, 0, 2);
-            let ImagesEvery::Cost { interval_of, .. } = &opened[0].every else {
-                panic!("{opened:?}")
-            };
-            interval_of(&ImageCost { write_seconds: 1.0, wait_seconds: 1.0, cpu_seconds })
+            opened[0].every.interval_seconds(&ImageCost {
+                write_seconds: 1.0,
+                wait_seconds: 1.0,
+                cpu_seconds,
+            })
         };
         let method = Method::SelfCheckpoint;
         assert!(interval(method, 0, 1.0) > interval(method, 0, 0.0));
@@ -110,16 +111,17 @@ mod tests {
             [(2.0, 3.0, 1.0), (0.0, 0.0, 7.0), (0.5, 0.0, 1e5)]
         {
             let opened = open_levels(&settings, 0, 2);
-            let ImagesEvery::Cost { interval_of, .. } = &opened[0].every else {
-                panic!("{opened:?}")
-            };
             let planned = Planned {
                 cost_seconds: wait_seconds + cpu_seconds / 2.0,
                 write_seconds,
                 outage_seconds: 0.0,
                 mtbf_seconds: 86400.0,
             };
-            let taken = interval_of(&ImageCost { write_seconds, wait_seconds, cpu_seconds });
+            let taken = opened[0].every.interval_seconds(&ImageCost {
+                write_seconds,
+                wait_seconds,
+                cpu_seconds,
+            });
             assert_eq!(taken, planned.best_period_seconds().expect("legal"));
         }
     }

@@ -77,7 +77,7 @@ impl FromStr for StatedLevels {
     type Err = BadLevels;
 
     fn from_str(text: &str) -> Result<Self, BadLevels> {
-        with_options(text, Stated::begin, Stated::take).map(Self).ok_or(BadLevels)
+        with_options(text, Stated::begin, Stated::take).map(Self).map_err(|_| BadLevels)
     }
 }
 

@@ -1,8 +1,7 @@
-use std::fmt;
-use std::sync::Arc;
 use std::time::Instant;
 
 use bytemuck::{Pod, Zeroable};
+use skt_host::checkpoint_times::young_seconds;
 
 /// The cost of a rank's last image on a level.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Pod, Zeroable)]
@@ -30,28 +29,51 @@ impl ImageCost {
 /// Reads the seconds of the run so far from a state of the application.
 pub type StateSeconds = fn(&[u8]) -> f64;
 
-pub(crate) type IntervalOf = Arc<dyn Fn(&ImageCost) -> f64 + Send + Sync>;
-
 /// How often images of a level are written.
-#[derive(Clone)]
+#[derive(Debug, Clone, Copy)]
 pub enum ImagesEvery {
     /// At least this many seconds apart; 0 for an image of each epoch.
     Seconds(f64),
-    /// At an interval that follows from their cost. Until that is known, one image is written, at
-    /// least `first_seconds` after the last one; 0 for the first epoch of a start.
+    /// At an interval that follows from their cost. Until that is known, one image is written: of
+    /// the first epoch of a start or, if a user asks for an interval, that long after the last one.
     Cost {
-        /// Seconds before the image that measures the cost.
-        first_seconds: f64,
-        /// The interval that follows.
-        interval_of: IntervalOf,
+        /// The interval that a user asks for.
+        asked_seconds: Option<f64>,
+        /// What an image may cost.
+        limits: CostLimits,
     },
 }
 
-impl fmt::Debug for ImagesEvery {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Seconds(seconds) => f.debug_tuple("Seconds").field(seconds).finish(),
-            Self::Cost { first_seconds, .. } => f.debug_tuple("Cost").field(first_seconds).finish(),
+/// What images may cost, and what their cost is counted by.
+#[derive(Debug, Clone, Copy)]
+pub struct CostLimits {
+    /// The rank's threads, whose cores the writer of images uses.
+    pub threads: usize,
+    /// Whether it does.
+    pub shares: bool,
+    /// The largest share of the run's time that images of a level may cost.
+    pub share_max: f64,
+    /// Mean seconds between failures that need an image.
+    pub mtbf_seconds: f64,
+}
+
+impl ImagesEvery {
+    /// The seconds between two images of this `cost`. The work loses the time that the rank waits,
+    /// and the time that the writer takes on its cores, which the threads share.
+    ///
+    /// The interval that a user asks for is stretched, if images would cost more than `share_max`
+    /// of the time. Without one it is the interval that costs least, `max(sqrt(2 M C), W)` (Benoit
+    /// et al., IEEE TC 2017; `skt_model::levels` derives it).
+    pub fn interval_seconds(&self, cost: &ImageCost) -> f64 {
+        let (asked_seconds, limits) = match *self {
+            Self::Seconds(seconds) => return seconds,
+            Self::Cost { asked_seconds, limits } => (asked_seconds, limits),
+        };
+        let cpu_seconds = if limits.shares { cost.cpu_seconds } else { 0.0 };
+        let cost_seconds = cost.wait_seconds + cpu_seconds / limits.threads as f64;
+        match asked_seconds {
+            Some(asked_seconds) => asked_seconds.max(cost_seconds / limits.share_max),
+            None => young_seconds(limits.mtbf_seconds, cost_seconds).max(cost.write_seconds),
         }
     }
 }
@@ -118,32 +140,27 @@ impl NextImage {
     }
 
     pub(crate) fn interval_by_cost(&self) -> Option<f64> {
-        let ImagesEvery::Cost { first_seconds, interval_of } = &self.every else { return None };
-        let seconds = interval_of(&self.cost()?);
-        (*first_seconds == 0.0 || seconds > *first_seconds).then_some(seconds)
+        let ImagesEvery::Cost { asked_seconds, .. } = self.every else { return None };
+        let seconds = self.every.interval_seconds(&self.cost()?);
+        asked_seconds.is_none_or(|asked| seconds > asked).then_some(seconds)
     }
 
     /// The seconds between two images that a user asks for, and the longer ones that their cost
     /// makes of these, if it does.
     pub(crate) fn stretched(&self) -> Option<(f64, f64)> {
-        match self.every {
-            ImagesEvery::Cost { first_seconds, .. } if first_seconds > 0.0 => {
-                Some((first_seconds, self.interval_by_cost()?))
-            }
-            _ => None,
-        }
+        let ImagesEvery::Cost { asked_seconds, .. } = self.every else { return None };
+        Some((asked_seconds?, self.interval_by_cost()?))
     }
 
     pub(crate) fn is_due(&self, now_seconds: f64) -> bool {
         let is_over = |seconds| now_seconds - self.last_seconds >= seconds;
-        match (&self.every, self.cost()) {
-            (&ImagesEvery::Seconds(seconds), _) => is_over(seconds),
-            (ImagesEvery::Cost { interval_of, .. }, Some(cost)) => is_over(interval_of(&cost)),
+        match (self.every, self.cost()) {
             // The cost is known when the first image is done.
-            (&ImagesEvery::Cost { first_seconds, .. }, None) => {
-                self.under_way.is_none() && is_over(first_seconds)
+            (ImagesEvery::Cost { asked_seconds, .. }, None) => {
+                self.under_way.is_none() && is_over(asked_seconds.unwrap_or(0.0))
                     || self.last_seconds.is_infinite()
             }
+            (every, cost) => is_over(every.interval_seconds(&cost.unwrap_or_default())),
         }
     }
 
@@ -169,39 +186,64 @@ impl NextImage {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn by_cost() -> NextImage {
-        NextImage::new(every_by_cost(0.0), 0.0)
+        NextImage::new(every_by_cost(None), 0.0)
     }
 
-    fn every_by_cost(first_seconds: f64) -> ImagesEvery {
-        let interval_of: IntervalOf =
-            Arc::new(move |cost| first_seconds.max(3600.0 * cost.write_seconds));
-        ImagesEvery::Cost { first_seconds, interval_of }
+    fn every_by_cost(asked_seconds: Option<f64>) -> ImagesEvery {
+        let limits =
+            CostLimits { threads: 1, shares: true, share_max: 0.25, mtbf_seconds: 86400.0 };
+        ImagesEvery::Cost { asked_seconds, limits }
     }
 
-    fn writes_for(write_seconds: f64) -> ImageCost {
-        ImageCost { write_seconds, ..ImageCost::default() }
+    fn waits_for(wait_seconds: f64) -> ImageCost {
+        ImageCost { wait_seconds, ..ImageCost::default() }
+    }
+
+    proptest! {
+        /// The interval for all costs of an image and all times between failures.
+        #[test]
+        fn the_interval_between_images(
+            write in 0.0..1e4f64, wait in 0.0..1e3f64, cpu in 0.0..1e3f64,
+            threads in 1usize..128, mtbf in 1.0..1e9f64,
+        ) {
+            let interval = |cost: &ImageCost, mtbf_seconds| {
+                let limits = CostLimits { threads, shares: true, share_max: 0.1, mtbf_seconds };
+                ImagesEvery::Cost { asked_seconds: None, limits }.interval_seconds(cost)
+            };
+            let cost =
+                ImageCost { write_seconds: write, wait_seconds: wait, cpu_seconds: cpu };
+            let seconds = interval(&cost, mtbf);
+            prop_assert!(seconds >= write, "one is written at a time");
+            let young = (2.0 * mtbf * (wait + cpu / threads as f64)).sqrt();
+            prop_assert!((seconds - young.max(write)).abs() <= 1e-9 * seconds);
+            prop_assert!(interval(&cost, 2.0 * mtbf) >= seconds);
+            let dearer = ImageCost { wait_seconds: wait + 1.0, ..cost };
+            prop_assert!(interval(&dearer, mtbf) >= seconds);
+        }
     }
 
     #[test]
     fn given_interval_is_stretched_by_the_slowest_rank() {
-        let mut next = NextImage::new(every_by_cost(60.0), 1000.0);
+        let mut next = NextImage::new(every_by_cost(Some(60.0)), 1000.0);
         assert!(!next.is_due(1059.0) && next.is_due(1060.0));
         next.begin(1060.0);
         assert!(!next.is_due(1e9), "its cost is not known yet");
-        next.end(Some(writes_for(0.01)));
+        next.end(Some(waits_for(0.01)));
         assert_eq!((next.stretched(), next.interval_by_cost()), (None, None), "as asked");
         assert!(!next.is_due(1119.0) && next.is_due(1120.0));
-        next.note_cost(writes_for(1.0));
+        next.note_cost(waits_for(900.0));
         assert_eq!(next.stretched(), Some((60.0, 3600.0)));
         assert!(!next.is_due(1120.0) && next.is_due(4660.0));
         next.make_due();
         assert!(next.is_due(0.0));
         // A rank that has written nothing itself decides by the others' cost, too.
-        let mut other = NextImage::new(every_by_cost(60.0), 0.0);
-        other.note_cost(writes_for(2.0));
+        let mut other = NextImage::new(every_by_cost(Some(60.0)), 0.0);
+        other.note_cost(waits_for(1800.0));
         assert!(!other.is_due(7199.0) && other.is_due(7200.0));
     }
 
@@ -211,7 +253,7 @@ mod tests {
         assert!(next.is_due(0.0) && next.interval_by_cost().is_none());
         next.begin(100.0);
         assert!(!next.is_due(1e9), "before the first is done no other is due");
-        next.end(Some(ImageCost { write_seconds: 2.0, ..ImageCost::default() }));
+        next.end(Some(ImageCost { write_seconds: 7200.0, ..ImageCost::default() }));
         assert_eq!(next.interval_by_cost(), Some(7200.0));
         assert!(!next.is_due(7299.0) && next.is_due(7300.0));
         next.end(Some(ImageCost::default()));

@@ -30,8 +30,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use disk::{Disk, FileId, Generation, ImageFile, ImageId, Slot};
-pub(crate) use due::IntervalOf;
-pub use due::{ImageCost, ImagesEvery, StateSeconds};
+pub use due::{CostLimits, ImageCost, ImagesEvery, StateSeconds};
 pub(crate) use failed::Unopened;
 pub use format::IMAGE_PAGE_BYTES;
 pub(super) use format::{ImageLayout, Seal, encode_seal};

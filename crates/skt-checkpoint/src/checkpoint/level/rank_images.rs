@@ -128,7 +128,7 @@ impl RankImages {
         assert_eq!([slots.len(), complete.len(), own.len(), given_up.len()], [n; 4]);
         let level = |(i, own): (usize, BTreeSet<FileId>)| LevelImages {
             slot: slots[i],
-            next: NextImage::new(levels[i].every.clone(), newest_seconds[i]),
+            next: NextImage::new(levels[i].every, newest_seconds[i]),
             pending: Vec::new(),
             is_put_off: false,
             sealed: BTreeSet::new(),
@@ -397,7 +397,7 @@ mod tests {
     use std::io;
     use std::sync::Arc;
 
-    use super::super::{ImagesEvery, Reach, SpacedRanks, Unopened};
+    use super::super::{CostLimits, ImagesEvery, Reach, SpacedRanks, Unopened};
     use super::*;
 
     const SECONDS: f64 = 1e6;
@@ -443,9 +443,8 @@ mod tests {
     /// The cost of another rank counts, once the ranks have compared.
     #[test]
     fn interval_stretched_by_image_cost_is_reported_once() {
-        let interval_of: super::super::IntervalOf =
-            Arc::new(|cost| (10.0 * cost.wait_seconds).max(2.0));
-        let every = ImagesEvery::Cost { first_seconds: 2.0, interval_of };
+        let limits = CostLimits { threads: 1, shares: false, share_max: 0.1, mtbf_seconds: 1.0 };
+        let every = ImagesEvery::Cost { asked_seconds: Some(2.0), limits };
         let mut rank_images = writing_every(every);
         assert_eq!(rank_images.new_warnings(), Vec::<String>::new(), "this rank has not waited");
         let of_another = |wait_seconds| Vote {

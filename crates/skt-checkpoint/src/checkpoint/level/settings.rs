@@ -1,17 +1,17 @@
 //! Levels of images, as a user specifies them.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use skt_host::checkpoint_times::young_seconds;
 use skt_host::levels::{IMAGES_MTBF_SECONDS, with_options};
 use skt_host::shown::shell_quoted;
 use skt_host::units::parse_seconds;
 
 use super::folder::{ImageFolder, close_folder};
-use super::{Disk, ImageCost, ImagesEvery, IntervalOf, Level, MAX_LEVELS, Reach, Unopened};
+use super::{CostLimits, Disk, ImagesEvery, Level, MAX_LEVELS, Reach, Unopened};
 
 /// The default number of generations to keep: one is left when one has rotted.
 const KEEP: usize = 2;
@@ -21,8 +21,8 @@ const KEEP: usize = 2;
 pub(crate) const IMAGES_SHARE_MAX: f64 = 0.1;
 /// The longest path, which goes into results of bounded size.
 const FOLDER_BYTES_MAX: usize = 255;
-const MAX_NAMED_LEVELS: usize = if MAX_LEVELS < 4 { MAX_LEVELS } else { 4 };
-const OPTIONS: [&str; 2] = ["every", "keep"];
+const MAX_NAMED_LEVELS: usize = 4;
+const _: () = assert!(MAX_NAMED_LEVELS <= MAX_LEVELS);
 /// Events that memory does not survive are this many times rarer than failures of the job.
 const MTBF_RATIO: f64 = IMAGES_MTBF_SECONDS / 86400.0;
 const MAX_KEPT: usize = 16;
@@ -86,38 +86,16 @@ impl LevelSettings {
 
     /// A folder that cannot be opened is a disk that fails: what a start does about it is decided
     /// when all ranks know. For `job` see [`ImageFolder::open`].
-    fn open(&self, run: &str, test: usize, job: Option<u64>, writer: ImageWriter) -> Level {
+    fn open(&self, run: &str, test: usize, job: Option<u64>, limits: CostLimits) -> Level {
         let disk: Arc<dyn Disk> = match ImageFolder::open(&self.folder, run, test, job) {
             Ok(disk) => Arc::new(disk),
             Err(source) => Arc::new(Unopened(source)),
         };
-        let (name, every) = (self.name(), self.images_every(writer));
-        Level { name, disk, reach: self.reach, every, keep: self.keep }
-    }
-
-    fn images_every(&self, writer: ImageWriter) -> ImagesEvery {
-        let &Self { every_seconds, is_every_strict, .. } = self;
-        let (first_seconds, interval_of): (f64, IntervalOf) = match every_seconds {
-            Some(seconds) if is_every_strict => return ImagesEvery::Seconds(seconds),
-            Some(seconds) => (
-                seconds,
-                Arc::new(move |cost| {
-                    affordable_interval_seconds(
-                        seconds,
-                        writer.cost_seconds(cost),
-                        writer.share_max,
-                    )
-                }),
-            ),
-            None => (
-                0.0,
-                Arc::new(move |cost| {
-                    let cost_seconds = writer.cost_seconds(cost);
-                    best_interval_seconds(cost_seconds, cost.write_seconds, writer.mtbf_seconds)
-                }),
-            ),
+        let every = match self.every_seconds {
+            Some(seconds) if self.is_every_strict => ImagesEvery::Seconds(seconds),
+            asked_seconds => ImagesEvery::Cost { asked_seconds, limits },
         };
-        ImagesEvery::Cost { first_seconds, interval_of }
+        Level { name: self.name(), disk, reach: self.reach, every, keep: self.keep }
     }
 
     /// The folder, quoted so that a shell reads it back from a command.
@@ -129,39 +107,6 @@ impl LevelSettings {
     pub fn name(&self) -> String {
         format!("{}:{}", self.reach, self.folder.display())
     }
-}
-
-#[derive(Debug, Clone, Copy)]
-struct ImageWriter {
-    threads: usize,
-    /// Whether the writer of images uses their cores.
-    shares: bool,
-    /// The largest share of the run's time that images of a level may cost.
-    share_max: f64,
-    /// Mean seconds between failures that need an image.
-    mtbf_seconds: f64,
-}
-
-impl ImageWriter {
-    /// Seconds that the work loses to an image of this `cost`: the time that the rank waits, and
-    /// the time that the writer takes on its cores, which the threads share.
-    fn cost_seconds(self, cost: &ImageCost) -> f64 {
-        let cpu_seconds = if self.shares { cost.cpu_seconds } else { 0.0 };
-        cost.wait_seconds + cpu_seconds / self.threads as f64
-    }
-}
-
-/// The time between two images that costs least, in seconds, when one takes `write_seconds`, of
-/// which the work loses `cost_seconds`, and failures that need one occur every `mtbf_seconds` on
-/// average: `max(sqrt(2 M C), W)` (Benoit et al., IEEE TC 2017; `skt_model::levels` derives it).
-fn best_interval_seconds(cost_seconds: f64, write_seconds: f64, mtbf_seconds: f64) -> f64 {
-    young_seconds(mtbf_seconds, cost_seconds).max(write_seconds)
-}
-
-/// The time from one image to the next, in seconds, where a user asks for `asked_seconds`: longer,
-/// if images of which the work loses `cost_seconds` each would cost more than `share_max` of it.
-fn affordable_interval_seconds(asked_seconds: f64, cost_seconds: f64, share_max: f64) -> f64 {
-    asked_seconds.max(cost_seconds / share_max)
 }
 
 impl Levels {
@@ -180,8 +125,8 @@ impl Levels {
     ) -> Vec<Level> {
         let share_max = IMAGES_SHARE_MAX / self.0.len() as f64;
         let mtbf_seconds = MTBF_RATIO * mtbf_seconds;
-        let writer = ImageWriter { threads, shares, share_max, mtbf_seconds };
-        self.0.iter().map(|level| level.open(run, test, job, writer)).collect()
+        let limits = CostLimits { threads, shares, share_max, mtbf_seconds };
+        self.0.iter().map(|level| level.open(run, test, job, limits)).collect()
     }
 
     /// Removes the folders of the run, which are empty.
@@ -203,83 +148,31 @@ impl FromStr for Levels {
 
     /// `local:FOLDER` and `global:FOLDER`, each followed by its options, with commas between all.
     fn from_str(text: &str) -> Result<Self, BadLevels> {
-        let bad = || BadLevels(fault(text));
         let levels = with_options(text, LevelSettings::begin, LevelSettings::take);
-        let levels: Vec<LevelSettings> = levels.ok_or_else(bad)?;
-        let folders = levels.iter().map(|level| &level.folder);
-        let is_twice = folders.collect::<std::collections::BTreeSet<_>>().len() < levels.len();
-        if levels.len() > MAX_NAMED_LEVELS || is_twice { Err(bad()) } else { Ok(Self(levels)) }
-    }
-}
-
-/// Explains which word of a text that specifies no levels is wrong, and why.
-fn fault(text: &str) -> String {
-    let mut level: Option<LevelSettings> = None;
-    for word in text.split(',') {
-        let key = word.split_once('=').map(|(key, _)| key).filter(|key| !key.contains(':'));
-        match (key, &mut level) {
-            (None, _) => match LevelSettings::begin(word) {
-                Some(begun) => level = Some(begun),
-                None => return no_level(word),
-            },
-            (Some(_), None) => return format!("`{word}` has no local:FOLDER before it"),
-            (Some(key), Some(level)) => {
-                if !OPTIONS.contains(&key) {
-                    let known = OPTIONS.join(", ");
-                    return format!("`{key}` is no option of a level; these are {known}");
-                }
-                if level.take(word).is_none() {
-                    return format!("`{word}`: that is no {key}");
-                }
-            }
+        let levels: Vec<LevelSettings> = levels.map_err(|word| {
+            BadLevels(format!(
+                "`{word}` is neither a level in an absolute path, nor an option of the level before"
+            ))
+        })?;
+        let folders: BTreeSet<_> = levels.iter().map(|level| &level.folder).collect();
+        if levels.len() > MAX_NAMED_LEVELS || folders.len() < levels.len() {
+            let text = format!("{MAX_NAMED_LEVELS} levels at most, each with its own folder");
+            return Err(BadLevels(text));
         }
-    }
-    format!("{MAX_NAMED_LEVELS} levels at most, each with its own folder")
-}
-
-fn no_level(word: &str) -> String {
-    match word.split_once(':') {
-        Some((reach, _)) if Reach::named(reach).is_none() => {
-            format!("`{reach}` is neither {}", Reach::NAMES.join(" nor "))
-        }
-        Some((_, folder)) if !Path::new(folder).is_absolute() => {
-            format!("`{folder}` is no absolute path: ranks may start in folders of their own")
-        }
-        Some(_) => format!("the path of a folder has {FOLDER_BYTES_MAX} bytes at most"),
-        None => {
-            format!("`{word}` is neither a level, local:FOLDER or global:FOLDER, nor an option")
-        }
+        Ok(Self(levels))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use proptest::prelude::*;
 
+    use super::super::ImageCost;
     use super::*;
 
     proptest! {
-        /// The interval for all costs of an image and all times between failures.
-        #[test]
-        fn the_interval_between_images(
-            write in 0.0..1e4f64, wait in 0.0..1e3f64, cpu in 0.0..1e3f64,
-            threads in 1usize..128, mtbf in 1.0..1e9f64,
-        ) {
-            let writer = ImageWriter { threads, shares: true, share_max: 0.1, mtbf_seconds: mtbf };
-            let interval = |cost: &ImageCost, mtbf| {
-                best_interval_seconds(writer.cost_seconds(cost), cost.write_seconds, mtbf)
-            };
-            let cost =
-                ImageCost { write_seconds: write, wait_seconds: wait, cpu_seconds: cpu };
-            let seconds = interval(&cost, mtbf);
-            prop_assert!(seconds >= write, "one is written at a time");
-            let young = (2.0 * mtbf * (wait + cpu / threads as f64)).sqrt();
-            prop_assert!((seconds - young.max(write)).abs() <= 1e-9 * seconds);
-            prop_assert!(interval(&cost, 2.0 * mtbf) >= seconds);
-            let dearer = ImageCost { wait_seconds: wait + 1.0, ..cost };
-            prop_assert!(interval(&dearer, mtbf) >= seconds);
-        }
-
         /// An interval that a user gives, for all costs of the images of several levels.
         #[test]
         fn images_at_a_given_interval_cost_at_most_their_share(
@@ -292,12 +185,12 @@ mod tests {
             let mut share = 0.0;
             let opened = levels.open("run", 0, None, threads, shares, 1.0);
             for (level, &wait_seconds) in opened.iter().zip(&waits) {
-                let ImagesEvery::Cost { first_seconds, interval_of } = &level.every else {
+                let ImagesEvery::Cost { asked_seconds, .. } = level.every else {
                     panic!("{level:?}")
                 };
-                prop_assert_eq!(*first_seconds, asked);
+                prop_assert_eq!(asked_seconds, Some(asked));
                 let cost = ImageCost { write_seconds: 1e9, wait_seconds, cpu_seconds: cpu };
-                let seconds = interval_of(&cost);
+                let seconds = level.every.interval_seconds(&cost);
                 let lost = wait_seconds + if shares { cpu / threads as f64 } else { 0.0 };
                 prop_assert!(seconds >= asked);
                 if lost / asked <= IMAGES_SHARE_MAX / waits.len() as f64 {
@@ -351,13 +244,8 @@ mod tests {
             assert!(text.parse::<Levels>().is_err(), "{text}");
         }
         for (text, message) in [
-            ("local:/x,evry=3s", "`evry` is no option of a level; these are every, keep"),
-            ("local:scratch", "`scratch` is no absolute path"),
-            ("near:/x", "`near` is neither local nor global"),
-            ("local:/x,keep=17", "`keep=17`: that is no keep"),
-            ("every=1h", "`every=1h` has no local:FOLDER before it"),
+            ("local:/x,evry=3s", "`evry=3s` is neither a level in an absolute path, nor"),
             ("local:/x,global:/x", "4 levels at most, each with its own folder"),
-            ("local", "`local` is neither a level"),
         ] {
             let why = text.parse::<Levels>().unwrap_err().to_string();
             assert!(why.starts_with(message), "{text}: {why}");

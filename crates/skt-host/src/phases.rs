@@ -2,6 +2,7 @@
 
 use std::ops::{Add, AddAssign};
 
+use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
 /// The seconds of a rank by phase.
@@ -98,7 +99,8 @@ pub struct PhaseTable {
 pub type PhaseParts = [f64; 9];
 
 /// Seconds by phase over all ranks of the grid, in several starts of a test.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Pod, Zeroable, Serialize, Deserialize)]
+#[repr(C)]
 pub struct PhaseTotals {
     /// The largest value of any rank in each start, summed over the starts.
     pub max: PhaseParts,
@@ -133,7 +135,8 @@ impl PhaseTotals {
 }
 
 /// Seconds of the timed part in which no phase advanced, because processes were lost.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Pod, Zeroable, Serialize, Deserialize)]
+#[repr(C)]
 pub struct Interruptions {
     /// Seconds of work since the last checkpoint, which was done again.
     pub lost_seconds: f64,
@@ -156,12 +159,13 @@ impl Interruptions {
 }
 
 /// What a test did before its present start, as far as that continues it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Pod, Zeroable, Serialize, Deserialize)]
+#[repr(C)]
 pub struct EarlierStarts {
-    /// The phases up to the state that the present start continues from.
-    pub totals: PhaseTotals,
     /// What the losses have cost so far.
     pub interruptions: Interruptions,
+    /// The phases up to the state that the present start continues from.
+    pub totals: PhaseTotals,
 }
 
 impl EarlierStarts {

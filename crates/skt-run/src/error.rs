@@ -63,7 +63,6 @@ impl End {
             Refusal::CannotContinue { .. } => Self::INTERRUPTED,
             Refusal::Unrecoverable { .. }
             | Refusal::Damaged { .. }
-            | Refusal::RottenImages { .. }
             | Refusal::OfNoUse { .. }
             | Refusal::NothingFound { .. } => Self::NOTHING_LEFT,
             passing if passing.passes() => {

@@ -217,23 +217,15 @@ impl Config {
 
     pub(super) fn settings(&self, shapes: &[RegionShape]) -> Vec<Setting> {
         let mut all = vec![Setting::new("run", &self.run_id)];
-        let named = named_parameters(&self.application);
-        all.extend(named.iter().map(|(name, value)| Setting::new(name, value)));
+        let parameters = self.parameters(shapes, self.ranks(0));
+        all.extend(parameters.iter().map(|(name, value)| Setting::new(name, value)));
         all.extend([
-            Setting::new("method", self.method),
-            Setting::new("code", self.code),
-            Setting::new("members of a group", self.members),
-            Setting::new("parities", self.parities),
             Setting::new("resume", self.resume),
             Setting::new("allow_shared_domains", self.allow_shared_domains),
-            Setting::new("memory of a rank", format_shapes(shapes)),
             Setting::new("groups", format!("{:?}", self.groups)),
             Setting::new("ranks that may be lost", format!("{:?}", self.may_lose)),
             Setting::new("message_bytes", self.message_bytes),
             Setting::new("nothing_hidden", self.nothing_hidden),
-            Setting::new("bytes of state", self.state_capacity_bytes),
-            Setting::new("bands", self.bands),
-            Setting::new("bytes of a cell", self.cell_bytes),
             Setting::new("abft_image_bytes", self.abft_image_bytes),
         ]);
         let levels = self.levels.iter().map(Level::settings).collect::<Vec<_>>().join("; ");

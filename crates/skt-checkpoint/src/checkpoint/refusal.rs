@@ -21,17 +21,15 @@ pub struct LostGroup {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Damage {
     pub rank: usize,
-    /// `data` or `parities`.
-    pub area: String,
-    /// Region of the first damaged cell that cannot be rebuilt.
-    pub region: usize,
-    pub row: usize,
-    /// First byte of that cell within the row.
-    pub byte: usize,
-    /// Number of damaged cells of this rank, including those that can be rebuilt.
-    pub cells: usize,
-    /// Why this rank's image could not be read: then its cells are not known to be damaged.
-    pub unread: Option<String>,
+    /// What is damaged there, as the end of a sentence.
+    pub what: String,
+}
+
+impl Damage {
+    /// An image that is not known to be damaged, but could not be read.
+    pub(crate) fn unread(rank: usize, why: &str) -> Self {
+        Self { rank, what: format!("cannot read its image ({why})") }
+    }
 }
 
 /// Why the job cannot resume from what was found.
@@ -47,21 +45,13 @@ pub enum Refusal {
         incomplete: Vec<usize>,
         parities: usize,
     },
-    /// Too much of one stripe is damaged: it differs from what was written.
+    /// Too much of one stripe is damaged: it differs from what was written. With method `abft`,
+    /// images have rotted or cannot be read, in too many ranks of a group.
     Damaged {
         epoch: u64,
         /// The level whose images are damaged, as users know it; `None` for memory.
         level: Option<String>,
         damage: Vec<Damage>,
-        lost: Vec<usize>,
-        parities: usize,
-    },
-    /// Images of method `abft` have rotted or cannot be read, in too many ranks of a group.
-    RottenImages {
-        epoch: u64,
-        level: String,
-        rotten: Vec<usize>,
-        unread: Vec<(usize, String)>,
         lost: Vec<usize>,
         parities: usize,
     },
@@ -157,9 +147,6 @@ impl Refusal {
             Self::Damaged { level, .. } => {
                 format!("{}. {}. {}", self.what(), look_for_errors(level.as_deref()), afresh())
             }
-            Self::RottenImages { level, .. } => {
-                format!("{}. {}. {}", self.what(), look_for_errors(Some(level)), afresh())
-            }
             Self::OfNoUse { why } => format!("{why}. {}", afresh()),
             Self::CannotContinue { lost } => format!(
                 "ranks {lost:?} are lost, and the others cannot continue without them: the same \
@@ -172,19 +159,10 @@ impl Refusal {
             ),
             Self::NotChoosable { number, why, found } => {
                 let why = if why.is_empty() { String::new() } else { format!(" ({why})") };
-                let found: Vec<String> = found.iter().map(u64::to_string).collect();
-                let found = match &found[..] {
-                    [] => "none can".to_owned(),
-                    numbers => {
-                        format!(
-                            "those that can: {}; name one ({})",
-                            numbers.join(", "),
-                            surface.resume("NUMBER")
-                        )
-                    }
-                };
                 format!(
-                    "checkpoint {number} cannot be resumed: it is not whole on enough ranks{why}; {found}"
+                    "checkpoint {number} cannot be resumed: it is not whole on enough ranks{why}; \
+                     {} can name one of {found:?}",
+                    surface.resume("NUMBER")
                 )
             }
             Self::Disagree(Difference { process, name, here, there }) => format!(
@@ -234,16 +212,17 @@ impl Refusal {
                 format!("epoch {epoch} cannot be restored: {lost} with {parities} a group")
             }
             Self::Damaged { epoch, level, damage, lost, parities } => {
-                let damage = damage.iter().map(Damage::in_words).collect::<Vec<_>>().join("; ");
-                beyond_repair(*epoch, level.as_deref(), &damage, lost, *parities)
-            }
-            Self::RottenImages { epoch, level, rotten, unread, lost, parities } => {
-                let rotten = (!rotten.is_empty())
-                    .then(|| format!("those of ranks {rotten:?} have rotted"))
-                    .into_iter();
-                let unread = unread.iter().map(|(rank, why)| format_unread(*rank, why));
-                let damage = rotten.chain(unread).collect::<Vec<_>>().join("; ");
-                beyond_repair(*epoch, Some(level), &damage, lost, *parities)
+                let one = |Damage { rank, what }: &Damage| format!("rank {rank} {what}");
+                let damage = damage.iter().map(one).collect::<Vec<_>>().join("; ");
+                let from =
+                    level.as_ref().map_or(String::new(), |it| format!(" from the images of {it}"));
+                let also =
+                    if lost.is_empty() { "".into() } else { format!("; ranks {lost:?} are lost") };
+                format!(
+                    "epoch {epoch} cannot be restored{from}: {damage}{also}; {} a group cannot \
+                     rebuild that",
+                    counted(*parities, "parity")
+                )
             }
             Self::OfNoUse { why } => why.clone(),
             other => other.to_string(),
@@ -259,99 +238,41 @@ impl From<PlacementError> for Refusal {
 
 /// Why no checkpoint is found where `bare` segments without one are, and images of no whole one.
 fn without(bare: usize, images: usize, surface: Surface) -> String {
-    if images > 0 {
-        return format!(
-            ": what is here ({}, {}) is not the whole of one. If no disk or node is missing, its \
-             start ended before any was complete: start with {}",
-            counted(bare, "segment"),
-            counted(images, "image"),
-            surface.resume("auto")
-        );
-    }
-    if bare == 0 {
+    if bare + images == 0 {
         return format!(
             ". If an earlier start had one, the run has ended with its report, or its segments are \
              gone: {CLEANERS}"
         );
     }
     format!(
-        ": what is here ({}) is of a start that ended before any was complete. \
-         Nothing that could be resumed is lost: start with {}",
+        ": what is here ({}, {}) is not the whole of one. If no disk or node is missing, its start \
+         ended before any was complete: start with {}",
         counted(bare, "segment"),
+        counted(images, "image"),
         surface.resume("auto")
     )
 }
 
 fn bring_back(epoch: u64, incomplete: &[usize], surface: Surface) -> String {
+    let never = surface.resume("never");
     if incomplete.is_empty() {
         return format!(
-            ". Bring the lost nodes back. If that run has ended without the nodes that are here, \
-             what they hold is left over from it, and each start will report this: start afresh \
-             with {}",
-            surface.resume("never")
+            ". Bring the lost nodes back. If what is here is left over from a run that has ended \
+             without these nodes, start afresh with {never}"
         );
     }
     format!(
         "; of these, ranks {incomplete:?} are here, but the run died while checkpoint {} was being \
-         written over their only copy, which is incomplete. Method `single` cannot survive a death \
-         within a checkpoint. Start afresh with {}, and with method `self` or `double`, which have \
-         a whole copy at every instant",
-        epoch + 1,
-        surface.resume("never")
+         written over their only copy. Method `single` cannot survive a death within a checkpoint. \
+         Start afresh with {never}, and with method `self` or `double`",
+        epoch + 1
     )
-}
-
-impl Damage {
-    fn in_words(&self) -> String {
-        let Self { rank, area, region, row, byte, cells, unread } = self;
-        match unread {
-            Some(why) => format_unread(*rank, why),
-            None => format!(
-                "rank {rank} has {}, the first in row {row}, byte {byte} of region {region} of \
-                 its {area}",
-                counted(*cells, "damaged cell")
-            ),
-        }
-    }
-}
-
-fn format_unread(rank: usize, why: &str) -> String {
-    format!("rank {rank} cannot read its image ({why})")
-}
-
-fn beyond_repair(
-    epoch: u64,
-    level: Option<&str>,
-    damage: &str,
-    lost: &[usize],
-    parities: usize,
-) -> String {
-    let also_lost = also_lost(lost);
-    let from = level.map_or(String::new(), |level| format!(" from the images of {level}"));
-    format!(
-        "epoch {epoch} cannot be restored{from}: {damage}{also_lost}; {} a group cannot rebuild that",
-        counted(parities, "parity")
-    )
-}
-
-fn also_lost(lost: &[usize]) -> String {
-    if lost.is_empty() {
-        String::new()
-    } else {
-        format!(", in addition to the lost ranks {lost:?}")
-    }
 }
 
 fn look_for_errors(level: Option<&str>) -> String {
     match level {
-        None => "Memory of these ranks' nodes has changed without being written: look for memory \
-                 errors there"
-            .to_owned(),
-        Some(level) => {
-            format!(
-                "Files of {level} cannot be read, or have changed: look for errors of its disks"
-            )
-        }
+        None => "Look for memory errors of these ranks' nodes".to_owned(),
+        Some(level) => format!("Look for errors of the disks of {level}"),
     }
 }
 

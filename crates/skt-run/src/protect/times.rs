@@ -3,42 +3,22 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::{Pod, Zeroable};
-use skt_host::phases::{EarlierStarts, Interruptions, PhaseParts, PhaseTotals};
+use skt_host::phases::{EarlierStarts, PhaseTotals};
 
 use super::split::CLOCK_BYTES;
 use crate::ptest::max_and_mean;
 use skt_comm::{Comm, CommError};
 
-/// Seconds of the run so far, and how it spent them.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+/// Seconds of the run so far, and how it spent them. The order is that of the words in memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Pod, Zeroable)]
+#[repr(C)]
 pub(super) struct Times {
     pub seconds: f64,
     pub earlier: EarlierStarts,
 }
 
-/// [`Times`] as memory keeps them.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct Words {
-    seconds: f64,
-    lost_seconds: f64,
-    down_seconds: f64,
-    recovery_seconds: f64,
-    max: PhaseParts,
-    mean: PhaseParts,
-}
-
-impl Words {
-    fn into_times(self) -> Times {
-        let Self { seconds, lost_seconds, down_seconds, recovery_seconds, max, mean } = self;
-        let interruptions = Interruptions { lost_seconds, down_seconds, recovery_seconds };
-        let totals = PhaseTotals { max, mean };
-        Times { seconds, earlier: EarlierStarts { totals, interruptions } }
-    }
-}
-
-const WORDS: usize = size_of::<Words>() / size_of::<u64>();
-const _: () = assert!(size_of::<Words>() <= CLOCK_BYTES);
+const WORDS: usize = size_of::<Times>() / size_of::<u64>();
+const _: () = assert!(size_of::<Times>() <= CLOCK_BYTES);
 
 /// The times of a rank, as of the end of the last step. A death while they are written mixes those
 /// of two steps.
@@ -56,7 +36,7 @@ impl KeptTimes<'_> {
     }
 
     pub(crate) fn get(&self) -> Times {
-        Words::into_times(bytemuck::cast(self.words()))
+        bytemuck::cast(self.words())
     }
 
     fn words(&self) -> [u64; WORDS] {
@@ -64,11 +44,7 @@ impl KeptTimes<'_> {
     }
 
     pub(crate) fn set(&self, times: &Times) {
-        let Times { seconds, earlier: EarlierStarts { totals, interruptions } } = *times;
-        let Interruptions { lost_seconds, down_seconds, recovery_seconds } = interruptions;
-        let PhaseTotals { max, mean } = totals;
-        let words = Words { seconds, lost_seconds, down_seconds, recovery_seconds, max, mean };
-        let words: [u64; WORDS] = bytemuck::cast(words);
+        let words: [u64; WORDS] = bytemuck::cast(*times);
         self.0.iter().zip(words).for_each(|(kept, word)| kept.store(word, Ordering::Relaxed));
     }
 
@@ -83,16 +59,17 @@ impl KeptTimes<'_> {
             mine[WORDS - size_of::<PhaseTotals>() / size_of::<f64>()..].fill(0.0);
         }
         let ([max @ .., any], [mean @ .., known]) = max_and_mean(comm, mine)?.into();
-        let Words { mean, .. } = bytemuck::cast::<[f64; WORDS], Words>(mean);
+        let (mut times, mean): (Times, Times) = (bytemuck::cast(max), bytemuck::cast(mean));
         let known = if any > 0.0 { known } else { 1.0 };
-        let mean = mean.map(|mean| mean / known);
-        Ok(Words { mean, ..bytemuck::cast(max) }.into_times())
+        times.earlier.totals.mean = mean.earlier.totals.mean.map(|mean| mean / known);
+        Ok(times)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skt_host::phases::Interruptions;
     use skt_solver::comm::threads;
 
     fn times(scale: f64) -> Times {

@@ -840,7 +840,8 @@ fn damaged_images_of_abft_are_lost_or_skipped() {
     let ran = world.start(&How::none(2, 5));
     let Came::Refused(refusal) = check_kept(&ran, None, true) else { panic!("nothing is sound") };
     let text = refusal.to_string();
-    assert!(text.contains("those of ranks [1, 2] have rotted"), "{text}");
+    let rotten = "rank 1 has an image that has rotted; rank 2 has an image that has rotted";
+    assert!(text.contains(rotten), "{text}");
 }
 
 /// Neither memory nor the newest images can be used: the older ones are taken, and the newest are

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use super::checkpointer::Checkpointer;
 use super::recover::Recovered;
-use crate::checkpoint::decide::Refusal;
+use crate::checkpoint::decide::{Damage, Refusal};
 use crate::checkpoint::error::Result;
 use crate::checkpoint::hook::{Step, StepName};
 use crate::checkpoint::level::{Generation, Restorable};
@@ -44,7 +44,7 @@ impl<'n> Checkpointer<'n> {
         })
     }
 
-    /// The ranks whose images have rotted; [`Refusal::RottenImages`] on all ranks, if a group does
+    /// The ranks whose images have rotted; [`Refusal::Damaged`] on all ranks, if a group does
     /// not survive that. Collective.
     fn agree_on_rot(&self, loaded: &Loaded) -> Result<Vec<usize>> {
         let rotten = self.ranks_where(!loaded.is_sound)?;
@@ -59,13 +59,15 @@ impl<'n> Checkpointer<'n> {
         let level = self.config.levels[load.level].name.clone();
         let epoch = self.plan.epoch;
         let failures = all_gather_json(&self.job, &loaded.failure)?;
-        let mut unread = Vec::new();
-        for (rank, failure) in failures.into_iter().enumerate() {
-            unread.extend(failure.map(|why| (rank, why)));
-        }
-        let mut rotten = rotten;
-        rotten.retain(|rank| unread.iter().all(|(other, _)| other != rank));
-        Err(Refusal::RottenImages { epoch, level, rotten, unread, lost, parities }.into())
+        let damage = failures.iter().enumerate().filter_map(|(rank, failure)| match failure {
+            Some(why) => Some(Damage::unread(rank, why)),
+            None if rotten.contains(&rank) => {
+                Some(Damage { rank, what: "has an image that has rotted".to_owned() })
+            }
+            None => None,
+        });
+        let (level, damage) = (Some(level), damage.collect());
+        Err(Refusal::Damaged { epoch, level, damage, lost, parities }.into())
     }
 
     /// Commits `state` on all ranks, once all have called this. The data is not copied; images of

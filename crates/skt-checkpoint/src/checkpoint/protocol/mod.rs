@@ -145,9 +145,9 @@ impl<'n> Checkpointer<'n> {
         let (start, mut this) = (Instant::now(), self);
         loop {
             match this.recover_from_found(start) {
-                Err(CheckpointError::Refused(
-                    refusal @ (Refusal::Damaged { .. } | Refusal::RottenImages { .. }),
-                )) if !this.config.levels.is_empty() => {
+                Err(CheckpointError::Refused(refusal @ Refusal::Damaged { .. }))
+                    if !this.config.levels.is_empty() =>
+                {
                     this = this.open_without(refusal)?;
                 }
                 recovered => return recovered.map(|recovered| (this, recovered)),

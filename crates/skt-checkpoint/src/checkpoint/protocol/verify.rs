@@ -14,6 +14,7 @@ use crate::checkpoint::level::Load;
 
 use crate::checkpoint::segment::{DamagedCell, Findings};
 use skt_comm::collect::all_gather_json;
+use skt_host::units::counted;
 
 impl<'n> Checkpointer<'n> {
     /// Compares this rank's data and parities of `epoch` with their checksums, and agrees with the
@@ -64,14 +65,18 @@ impl<'n> Checkpointer<'n> {
         } else {
             found.listed.first()
         };
-        let damage = first.map(|first| Damage {
-            rank: self.job.rank(),
-            area: first.area.to_owned(),
-            region: first.place.region,
-            row: first.row,
-            byte: first.place.cell * self.config.cell_bytes,
-            cells: found.cells,
-            unread,
+        let rank = self.job.rank();
+        let damage = first.map(|DamagedCell { place, row, area, .. }| match &unread {
+            Some(why) => Damage::unread(rank, why),
+            None => Damage {
+                rank,
+                what: format!(
+                    "has {}, the first in row {row}, byte {} of region {} of its {area}",
+                    counted(found.cells, "damaged cell"),
+                    place.cell * self.config.cell_bytes,
+                    place.region
+                ),
+            },
         });
         let all = all_gather_json(&self.job, &damage)?;
         let damage: Vec<Damage> = all.into_iter().flatten().collect();

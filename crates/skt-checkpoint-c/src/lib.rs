@@ -7,7 +7,6 @@
 #![allow(clippy::missing_safety_doc, reason = "all calls have the contract above")]
 #![warn(missing_docs, unreachable_pub)]
 
-mod access;
 mod border;
 pub mod code;
 mod control;
@@ -17,7 +16,6 @@ mod mover;
 mod options;
 mod raw;
 mod session;
-mod state;
 mod table;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -27,7 +25,7 @@ use mpi::ffi::MPI_Comm;
 use border::{RunState, call};
 use code::{Code, Result, Stop};
 use device::Kind;
-use mover::{Callbacks, SktMover};
+use mover::SktMover;
 pub use options::NAMES as OPTIONS;
 use options::{Options, bad};
 use session::{InitOutcome, Session};
@@ -230,7 +228,7 @@ pub unsafe extern "C" fn skt_protect_with(
     on_run("skt_protect_with", |session| {
         let legal = legal_memory("skt_protect_with", id, memory, count, size);
         // SAFETY: by this function's contract.
-        let callbacks = legal.and_then(|()| unsafe { Callbacks::read(id, mover) });
+        let callbacks = legal.and_then(|()| unsafe { SktMover::read(id, mover) });
         let at = callbacks.map(|callbacks| (memory.cast(), Some(callbacks)));
         session.protect(id, at, count, size)
     })

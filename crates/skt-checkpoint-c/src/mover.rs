@@ -23,14 +23,12 @@ pub struct SktMover {
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct Callbacks {
-    to_host: CopyPiece,
-    from_host: CopyPiece,
-    error: Option<Explain>,
-    context: *mut c_void,
+pub(crate) enum Direction {
+    ToHost,
+    FromHost,
 }
 
-impl Callbacks {
+impl SktMover {
     /// # Safety
     /// `mover` is null or points to a mover. Its callbacks copy within the memory of region `id`
     /// for as long as it is protected, do not unwind, and make no call of this library.
@@ -42,49 +40,36 @@ impl Callbacks {
             ))
         };
         // SAFETY: by this function's contract.
-        let Some(&SktMover { to_host, from_host, error, context }) = (unsafe { mover.as_ref() })
-        else {
-            return refused("the mover");
-        };
-        match (to_host, from_host) {
-            (Some(to_host), Some(from_host)) => Ok(Self { to_host, from_host, error, context }),
-            (None, _) => refused("to_host"),
-            (_, None) => refused("from_host"),
+        match unsafe { mover.as_ref() } {
+            None => refused("the mover"),
+            Some(Self { to_host: None, .. }) => refused("to_host"),
+            Some(Self { from_host: None, .. }) => refused("from_host"),
+            Some(mover) => Ok(*mover),
         }
     }
-}
 
-/// The memory of a region that its callbacks copy. The address is passed to them and not used here.
-pub(crate) struct DeviceRegion {
-    pub id: i32,
-    pub memory: *mut c_void,
-    pub callbacks: Callbacks,
-}
-
-#[derive(Clone, Copy)]
-pub(crate) enum Direction {
-    ToHost,
-    FromHost,
-}
-
-impl DeviceRegion {
-    /// Copies a piece of the region, from byte `offset` on, to or from `host`.
-    pub(crate) fn copy(&self, direction: Direction, offset: usize, host: &mut [u8]) -> Result<()> {
-        let Callbacks { to_host, from_host, error, context } = self.callbacks;
+    /// Copies a piece of region `id`, which is at `memory`, from byte `offset` on, to or from `host`.
+    pub(crate) fn copy(
+        self,
+        (id, memory): (i32, *mut c_void),
+        direction: Direction,
+        offset: usize,
+        host: &mut [u8],
+    ) -> Result<()> {
+        let Self { to_host, from_host, error, context } = self;
+        let (to_host, from_host) = (to_host.expect("read"), from_host.expect("read"));
         let (at, bytes) = (host.as_mut_ptr().cast(), host.len());
-        // SAFETY: by the contract of `Callbacks::read`; the range is within the region.
+        // SAFETY: by the contract of `SktMover::read`; the range is within the region.
         let (callback, code) = unsafe {
             match direction {
-                Direction::ToHost => ("to_host", to_host(context, at, self.memory, offset, bytes)),
-                Direction::FromHost => {
-                    ("from_host", from_host(context, self.memory, at, offset, bytes))
-                }
+                Direction::ToHost => ("to_host", to_host(context, at, memory, offset, bytes)),
+                Direction::FromHost => ("from_host", from_host(context, memory, at, offset, bytes)),
             }
         };
         if code == 0 {
             return Ok(());
         }
-        // SAFETY: by the contract of `Callbacks::read`.
+        // SAFETY: by the contract of `SktMover::read`.
         let text = error.map_or(std::ptr::null(), |error| unsafe { error(context, code) });
         let why = if text.is_null() {
             "it returns no text".into()
@@ -92,7 +77,7 @@ impl DeviceRegion {
             // SAFETY: the callback returns a text that ends with a zero.
             unsafe { CStr::from_ptr(text) }.to_string_lossy()
         };
-        let (id, end) = (self.id, offset + bytes);
+        let end = offset + bytes;
         let text = format!(
             "region {id}: {callback} of bytes {offset} to {end} fails: {why} (code {code})"
         );

@@ -1,7 +1,9 @@
 //! A program gives its options in a TOML text, and environment variables override them.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use nix::sys::signal::SigSet;
@@ -18,7 +20,7 @@ use skt_store::codec::CodecKind;
 use skt_store::store::{SegmentName, StoreKind};
 
 use crate::code::{Code, Result, Stop};
-use crate::state::seconds_of;
+use crate::table::seconds_of;
 
 /// The names of all options. The environment variable of `run_id` is `SKT_RUN_ID`.
 pub const NAMES: [&str; 13] = [
@@ -42,8 +44,8 @@ pub(crate) const TIMEOUT_SECONDS: f64 = 600.0;
 /// Mean seconds between failures of the whole job.
 const MTBF_SECONDS: f64 = 86400.0;
 /// The most members of a group: GF(2^8) has no more points.
-const MAX_MEMBERS: i64 = 255;
-const MAX_PARITIES: i64 = 127;
+const MAX_MEMBERS: usize = 255;
+const MAX_PARITIES: usize = 127;
 
 /// The options that a program gives, as an environment variable would have them.
 type GivenOptions = BTreeMap<&'static str, String>;
@@ -73,16 +75,26 @@ impl Options {
             |text| Ok(Some(text.to_owned())),
             |text| text.as_ref().map_or("of the program".to_owned(), |text| format!("{text:?}")),
         )?;
-        let parities = all.whole("parities", 1, 1, MAX_PARITIES)?;
-        let least = (2 * parities as i64).max(2);
-        let group_size = all.whole("group_size", 16.max(least), least, MAX_MEMBERS)?;
+        let parities = all.whole("parities", 1, 1..=MAX_PARITIES)?;
+        let least = (2 * parities).max(2);
+        let group_size = all.whole("group_size", 16.max(least), least..=MAX_MEMBERS)?;
         let usual = if parities == 1 { CodecKind::Xor } else { CodecKind::ReedSolomon };
-        let codec = all.one_of("codec", usual, CodecKind::named, &CodecKind::NAMES)?;
+        let names = CodecKind::NAMES.join(", ");
+        let codec = all.read(
+            "codec",
+            || usual,
+            |text| CodecKind::named(text).ok_or_else(|| format!("legal: {names}")),
+            CodecKind::to_string,
+        )?;
         if parities > 1 && codec == CodecKind::Xor {
             return Err(bad("option codec: more than one parity needs reed-solomon"));
         }
-        let resume = all.plain("resume", Resume::Auto, resume)?;
-        let store = all.plain("store", StoreKind::SysV { huge_pages: false }, store)?;
+        let legal = "auto, never, require, or the number of a checkpoint";
+        let resume = all.parsed("resume", Resume::Auto, legal, |_| true)?;
+        // Huge pages may need a warning on standard error, where this library writes nothing.
+        let is_quiet = |kind: &StoreKind| !matches!(kind, StoreKind::SysV { huge_pages: true });
+        let usual = StoreKind::SysV { huge_pages: false };
+        let store = all.parsed("store", usual, "sysv, posix, file:FOLDER", is_quiet)?;
         // A file of failure domains may name other hosts on each of them.
         let domains = all.read(
             "domains",
@@ -90,9 +102,10 @@ impl Options {
             |file| read_domains(file).map(Some),
             |domains| domains.as_ref().map_or("none", |_| "a file").to_owned(),
         )?;
-        let allow_shared_domains = all.plain("allow_shared_domains", false, flag)?;
-        let mtbf_seconds = all.plain("mtbf_seconds", MTBF_SECONDS, seconds)?;
-        let timeout_seconds = all.plain("timeout_seconds", TIMEOUT_SECONDS, seconds)?;
+        let allow_shared_domains =
+            all.parsed("allow_shared_domains", false, "true, false", |_| true)?;
+        let mtbf_seconds = all.seconds("mtbf_seconds", MTBF_SECONDS)?;
+        let timeout_seconds = all.seconds("timeout_seconds", TIMEOUT_SECONDS)?;
         let levels = all.read("levels", Levels::default, levels, |levels| match &levels.0[..] {
             [] => "none".to_owned(),
             _ => format!("{levels:?}"),
@@ -106,7 +119,8 @@ impl Options {
                  images there for its own",
             ));
         }
-        let time_limit = all.plain("time_limit", TimeLimit::Auto, time_limit)?;
+        let legal = "auto, never, a time such as 90min, @ and seconds since 1970";
+        let time_limit = all.parsed("time_limit", TimeLimit::Auto, legal, |_| true)?;
         let mut settings = all.settings;
         settings.push(Setting::new("version of the library", env!("CARGO_PKG_VERSION")));
 
@@ -218,32 +232,29 @@ impl Reader<'_> {
         Ok(value)
     }
 
-    fn plain<T: ToString>(
+    /// An option whose text is `legal`, in words, if it can be parsed and `is_legal`.
+    fn parsed<T: FromStr + ToString>(
         &mut self,
         name: &str,
         usual: T,
-        parse: impl FnOnce(&str) -> Parsed<T>,
+        legal: &str,
+        is_legal: impl Fn(&T) -> bool,
     ) -> Result<T> {
+        let parse = |text: &str| {
+            let value = text.parse().ok().filter(is_legal);
+            value.ok_or_else(|| format!("legal: {legal}"))
+        };
         self.read(name, || usual, parse, T::to_string)
     }
 
-    fn whole(&mut self, name: &str, usual: i64, least: i64, most: i64) -> Result<usize> {
-        let parse = |text: &str| {
-            let number = text.parse().ok().filter(|number| (least..=most).contains(number));
-            number.ok_or_else(|| format!("legal: whole numbers from {least} to {most}"))
-        };
-        self.plain(name, usual, parse).map(|number| number as usize)
+    fn whole(&mut self, name: &str, usual: usize, all: RangeInclusive<usize>) -> Result<usize> {
+        let legal = format!("whole numbers from {} to {}", all.start(), all.end());
+        self.parsed(name, usual, &legal, |number| all.contains(number))
     }
 
-    fn one_of<T: ToString>(
-        &mut self,
-        name: &str,
-        usual: T,
-        named: impl Fn(&str) -> Option<T>,
-        names: &[&str],
-    ) -> Result<T> {
-        let parse = |text: &str| named(text).ok_or_else(|| format!("legal: {}", names.join(", ")));
-        self.plain(name, usual, parse)
+    fn seconds(&mut self, name: &str, usual: f64) -> Result<f64> {
+        let is_legal = |seconds: &f64| *seconds > 0.0 && *seconds < 1e12;
+        self.parsed(name, usual, "a positive number of seconds", is_legal)
     }
 }
 
@@ -262,36 +273,10 @@ fn program_name() -> String {
     if run_id(&name).is_ok() { name } else { "skt".to_owned() }
 }
 
-fn store(text: &str) -> Parsed<StoreKind> {
-    // Huge pages may need a warning on standard error, where this library writes nothing.
-    let kind =
-        text.parse().ok().filter(|kind| !matches!(kind, StoreKind::SysV { huge_pages: true }));
-    kind.ok_or_else(|| "legal: sysv, posix, file:FOLDER".to_owned())
-}
-
-fn seconds(text: &str) -> Parsed<f64> {
-    let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0 && *seconds < 1e12);
-    seconds.ok_or_else(|| "legal: a positive number of seconds".to_owned())
-}
-
 fn levels(text: &str) -> Parsed<Levels> {
     let legal = "legal: local:FOLDER or global:FOLDER, each followed by every=TIME or TIME!, \
                  keep=N, with commas between all";
     text.parse().map_err(|why| format!("{why}. {legal}"))
-}
-
-fn resume(text: &str) -> Parsed<Resume> {
-    let legal = "legal: auto, never, require, or the number of a checkpoint";
-    text.parse().map_err(|()| legal.to_owned())
-}
-
-fn time_limit(text: &str) -> Parsed<TimeLimit> {
-    let legal = "legal: auto, never, a time such as 90min, @ and seconds since 1970";
-    text.parse().map_err(|_| legal.to_owned())
-}
-
-fn flag(text: &str) -> Parsed<bool> {
-    text.parse().map_err(|_| "legal: true, false".to_owned())
 }
 
 /// Reads one host and its failure domain per line; what follows a `#` is a comment.

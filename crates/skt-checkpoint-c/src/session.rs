@@ -5,20 +5,21 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use mpi::ffi;
+use nix::errno::Errno;
+use nix::libc;
 use skt_checkpoint::checkpoint::decide::Surface;
 use skt_checkpoint::client::{self, CheckpointError, Due, Next, Region, Saved};
 use skt_comm::mpi::FailureWatch;
+use skt_comm::pages::system_page_bytes;
 use skt_comm::{Comm, CommError, Transport as _, collect};
 use skt_host::clock::now_unix;
 use twox_hash::XxHash3_64;
 
-use crate::access::is_mapped;
 use crate::code::{Call, Code, Result, Stop, lost};
 use crate::control::Control;
-use crate::mover::{Callbacks, DeviceRegion, Direction, PIECE_BYTES};
+use crate::mover::{Direction, PIECE_BYTES, SktMover};
 use crate::options::{Options, TIMEOUT_SECONDS};
-use crate::state::{SavedState, seconds_of};
-use crate::table::{Table, memory_bytes};
+use crate::table::{SavedState, Table, memory_bytes, seconds_of};
 use crate::{identity, raw};
 
 /// The program's memory that is copied at a checkpoint ("yours").
@@ -28,13 +29,7 @@ struct Yours {
     count: usize,
     size: usize,
     /// What copies it, if it is not memory of the host.
-    callbacks: Option<Callbacks>,
-}
-
-impl Yours {
-    fn device(&self, id: i32) -> Option<DeviceRegion> {
-        self.callbacks.map(|callbacks| DeviceRegion { id, memory: self.at.cast(), callbacks })
-    }
+    callbacks: Option<SktMover>,
 }
 
 // SAFETY: an address and callbacks, which are used within calls of the library alone. These are
@@ -320,7 +315,7 @@ impl Session {
     pub(crate) fn protect(
         &mut self,
         id: i32,
-        at: Result<(*mut u8, Option<Callbacks>)>,
+        at: Result<(*mut u8, Option<SktMover>)>,
         count: usize,
         size: usize,
     ) -> Result<()> {
@@ -395,14 +390,15 @@ impl Session {
     fn copy_devices(&mut self, call: Call, table: &Table, direction: Direction) -> Result<()> {
         let (mut progress, memory) = (self.saved.copy_progress(), self.saved.bytes().remove(0));
         let control = &self.control;
-        let mut devices = self.yours.iter().filter_map(|(&id, yours)| yours.device(id));
-        let copied = devices.try_for_each(|device| {
-            let memory = &mut memory[table.get(device.id).expect("placed").range()];
+        let mut yours = self.yours.iter();
+        let copied = yours.try_for_each(|(&id, &Yours { at, callbacks, .. })| {
+            let Some(callbacks) = callbacks else { return Ok(()) };
+            let memory = &mut memory[table.get(id).expect("placed").range()];
             let mut pieces = memory.chunks_mut(PIECE_BYTES).enumerate();
             pieces.try_for_each(|(index, piece)| {
                 progress.report();
                 lock(control).failed()?.map_or(Ok(()), Err)?;
-                device.copy(direction, index * PIECE_BYTES, piece)
+                callbacks.copy((id, at.cast()), direction, index * PIECE_BYTES, piece)
             })
         });
         match copied {
@@ -654,6 +650,19 @@ impl Session {
     }
 }
 
+/// Whether the first and the last page of this memory are mapped: those of a device are not. The
+/// memory is not accessed.
+fn is_mapped(memory: *const u8, bytes: usize) -> bool {
+    let page_bytes = system_page_bytes();
+    let is_page = |address: usize| {
+        let (page, mut residency) = (address / page_bytes * page_bytes, 0u8);
+        // SAFETY: fails for a page that is not mapped, and otherwise writes one byte.
+        let code = unsafe { libc::mincore(page as *mut _, 1, (&raw mut residency).cast()) };
+        code == 0 || Errno::last() != Errno::ENOMEM
+    };
+    is_page(memory.addr()) && is_page(memory.addr().saturating_add(bytes - 1))
+}
+
 /// The images of a run that has ended which could not be removed; empty if there are none.
 fn format_errors(stay: &[CheckpointError]) -> String {
     let why: Vec<String> = stay.iter().map(CheckpointError::to_string).collect();
@@ -698,5 +707,14 @@ mod tests {
             let text = stop_of(CheckpointError::Refused(refusal)).text;
             assert!(!text.contains("--"), "{text}");
         }
+    }
+
+    #[test]
+    fn memory_that_is_not_there_is_not_mapped() {
+        let here = [1u8; 10];
+        assert!(is_mapped(here.as_ptr(), 10));
+        assert!(!is_mapped(here.as_ptr(), 1 << 46));
+        assert!(!is_mapped(std::ptr::without_provenance(64), 1));
+        assert!(!is_mapped(here.as_ptr(), usize::MAX));
     }
 }

@@ -159,13 +159,12 @@ impl Interruptions {
 }
 
 /// What a test did before its present start, as far as that continues it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Pod, Zeroable, Serialize, Deserialize)]
-#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct EarlierStarts {
-    /// What the losses have cost so far.
-    pub interruptions: Interruptions,
     /// The phases up to the state that the present start continues from.
     pub totals: PhaseTotals,
+    /// What the losses have cost so far.
+    pub interruptions: Interruptions,
 }
 
 impl EarlierStarts {

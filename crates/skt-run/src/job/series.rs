@@ -12,7 +12,7 @@ use skt_host::exit::Exit;
 
 use super::one_test::{run_plain, run_protected};
 use super::print_warnings;
-use super::setup::Setup;
+use super::setup::{Setup, check_memory_of};
 use super::watcher::Watcher;
 use crate::cores::TestCores;
 use crate::error::{End, JobError, agreed};
@@ -39,6 +39,7 @@ use skt_store::store::CLEANERS;
 const KEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The outcome of the tests of a job.
+#[derive(Default)]
 pub(super) struct Ran<'a> {
     /// Whether all tests are reported; a report may fail to be written.
     pub is_reported: bool,
@@ -47,12 +48,6 @@ pub(super) struct Ran<'a> {
     /// The result of the last test, still in shared memory, if it was protected and this rank took
     /// part.
     pub last: Option<Done<'a>>,
-}
-
-impl Ran<'_> {
-    fn unreported() -> Self {
-        Self { is_reported: false, left: Vec::new(), last: None }
-    }
 }
 
 /// The tests of a job.
@@ -162,7 +157,10 @@ impl<'a, 'e> Tests<'a, 'e> {
         }
         self.open_ledger(world)?;
         let first = self.first_test(world)?;
-        if world.rank() == 0 && self.has_lost_segments(first) {
+        // Nothing of skt-hpl removes segments of a test before its result is in the ledger.
+        let has_begun = |ledger: &Rc<RefCell<Ledger>>| ledger.borrow().begun(first).is_some();
+        let has_lost = self.found != Some(first) && self.ledger.as_ref().is_some_and(has_begun);
+        if world.rank() == 0 && has_lost {
             messages::print(format_args!(
                 "warning: an earlier start of this run had begun test {}, and its segments are \
                  gone from all hosts: {CLEANERS}",
@@ -173,7 +171,7 @@ impl<'a, 'e> Tests<'a, 'e> {
         self.check_groups()?;
         let is_reported = u8::from(self.report_done(first));
         if collect::broadcast_one(world, is_reported, 0)? == 0 {
-            return Ok(Ran::unreported());
+            return Ok(Ran::default());
         }
         let mut ranks: Option<Ranks> = None;
         let mut announced = Instant::now();
@@ -219,7 +217,7 @@ impl<'a, 'e> Tests<'a, 'e> {
             match self.verdict(world, index, is_written, end, done.is_some())? {
                 // A result that cannot be written does not count: all ranks stop, and the next
                 // start reports it again.
-                NextStep::Stop => return Ok(Ran::unreported()),
+                NextStep::Stop => return Ok(Ran::default()),
                 // Ranks outside of the grid learn here how the run ends.
                 NextStep::End(code) => {
                     let end = End::Agreed { exit: Exit::from_code(code), sign: None };
@@ -326,14 +324,6 @@ impl<'a, 'e> Tests<'a, 'e> {
         Ok(done.max(self.found.unwrap_or(0)))
     }
 
-    /// Whether an earlier start has noted in the ledger, which is still there, that it had begun
-    /// test `first`, and no rank finds a segment of that test: nothing of skt-hpl removes these
-    /// before the result is in the ledger.
-    fn has_lost_segments(&self, first: usize) -> bool {
-        let has_begun = |ledger: &Rc<RefCell<Ledger>>| ledger.borrow().begun(first).is_some();
-        self.found != Some(first) && self.ledger.as_ref().is_some_and(has_begun)
-    }
-
     /// Looks for images of earlier starts, and notes of which tests too short for checkpoints there
     /// are some, because a signal or the end of its time made a start save: such a test is
     /// protected again, so that it resumes from them.
@@ -394,8 +384,11 @@ impl<'a, 'e> Tests<'a, 'e> {
         let tests = self.spec.tests();
         let short = tests.iter().enumerate().filter(|(index, _)| is_short(*index));
         let allowed = self.allows_shared_domains();
-        let why = short.map(|(_, test)| self.setup.lack_of_groups(test, self.settings, allowed));
-        why.flatten().next().map_or(Ok(()), |why| Err(JobError::refused(why)))
+        let mut why = short.filter_map(|(_, test)| {
+            let hosts = self.setup.places().hosts_of(test.ranks());
+            protect::form_groups(self.settings, hosts, allowed).err()
+        });
+        why.next().map_or(Ok(()), |why| Err(JobError::refused(why)))
     }
 
     /// Whether two ranks of a group may be in one failure domain: if the user allows it, or in a
@@ -524,7 +517,8 @@ impl<'a, 'e> Tests<'a, 'e> {
             slow: None,
         };
         if !is_protected {
-            let lack = setup.lack_of_skipped(test, self.settings);
+            let lack = || check_memory_of(test, self.settings, setup.places());
+            let lack = setup.is_as_reference.then(lack).flatten();
             let (settings, rates) = (self.settings, setup.rated.rates.guess(test));
             let grid = ranks.grid(test)?;
             let mut record = run_plain(grid, team, test, settings, rates, lack, &mut watcher)?;

@@ -14,7 +14,6 @@ use crate::error::{End, JobError, agreed};
 use crate::heartbeat;
 use crate::protect::hold::{Patience, RunLock};
 use crate::protect::{self, Chosen, FaultInjector, Inject, Outlook, RankProcess, Settings};
-use skt_checkpoint::checkpoint::group::PlacementError;
 use skt_checkpoint::checkpoint::level::folder::{FolderOwner, ImageJob};
 use skt_checkpoint::checkpoint::level::owners::Claimant;
 use skt_comm::{Comm, collect};
@@ -69,7 +68,7 @@ pub(crate) struct Setup<'a> {
     pub chosen: Chosen,
     /// Whether the job is the reference's: without protection, and tests that do not fit are
     /// skipped.
-    is_as_reference: bool,
+    pub is_as_reference: bool,
 }
 
 /// Where the ranks run, and what they compute with.
@@ -437,35 +436,8 @@ impl<'a> Setup<'a> {
         })
     }
 
-    /// Checks all tests of `spec` against the memory of the hosts.
-    pub(crate) fn check_memory(
-        &self,
-        spec: &RunSpec,
-        settings: &Settings,
-    ) -> Result<(), DoesNotFit> {
-        check_memory(spec, settings, &self.located.places).map_or(Ok(()), Err)
-    }
-
-    /// Why a test is skipped, if it is: it does not fit into the memory of the hosts. The same on
-    /// all ranks.
-    pub(crate) fn lack_of_skipped(
-        &self,
-        test: &TestSpec,
-        settings: &Settings,
-    ) -> Option<DoesNotFit> {
-        let lack = || check_memory_of(test, settings, &self.located.places);
-        self.is_as_reference.then(lack).flatten()
-    }
-
-    /// Why the hosts of a test cannot have its groups, if they cannot. The same on all ranks.
-    pub(crate) fn lack_of_groups(
-        &self,
-        test: &TestSpec,
-        settings: &Settings,
-        allow_shared_domains: bool,
-    ) -> Option<PlacementError> {
-        let hosts = self.located.places.hosts_of(test.ranks());
-        protect::form_groups(settings, hosts, allow_shared_domains).err()
+    pub(crate) fn places(&self) -> &Places {
+        &self.located.places
     }
 
     /// The lines about the setup in the head of the report.
@@ -548,28 +520,31 @@ fn rank_read_bytes(world: &Comm, team: &Team, spec: &RunSpec) -> Result<f64, Job
 /// what would.
 fn memory_lack(spec: &RunSpec, settings: &Settings, places: &Places) -> Option<(String, String)> {
     let why = check_memory(spec, settings, places)?;
-    let plain = check_memory(spec, &Settings::none(), places);
-    // The run has no checkpoints, or too few ranks for any.
-    if plain.as_ref() == Some(&why) {
-        return Some((why.host.clone(), why.to_string()));
-    }
-    let largest = plain.map_or(Some(why.n), |plain| plain.largest_n);
-    let without = largest
-        .map_or(String::new(), |n| format!(" Without checkpoints (--ft none), N = {n} would."));
-    let text = format!("{why} That is with checkpoints (--ft {}).{without}", settings.method);
-    Some((why.host, text))
+    // The run may have no checkpoints, or too few ranks for any.
+    let is_plain = check_memory(spec, &Settings::none(), places).as_ref() == Some(&why);
+    let method = settings.method;
+    let with = if is_plain { "".into() } else { format!(" That is with --ft {method}.") };
+    Some((why.host.clone(), format!("{why}{with}")))
 }
 
 /// Checks all tests against the memory of all hosts. Returns why the one with the largest lack does
 /// not fit.
-fn check_memory(spec: &RunSpec, settings: &Settings, places: &Places) -> Option<DoesNotFit> {
+pub(super) fn check_memory(
+    spec: &RunSpec,
+    settings: &Settings,
+    places: &Places,
+) -> Option<DoesNotFit> {
     let tests = spec.tests();
     let lacking = tests.iter().filter_map(|test| check_memory_of(test, settings, places));
     lacking.max_by_key(|why| why.need_bytes)
 }
 
 /// Checks a test against the memory of all hosts. Returns why it does not fit.
-fn check_memory_of(test: &TestSpec, settings: &Settings, places: &Places) -> Option<DoesNotFit> {
+pub(super) fn check_memory_of(
+    test: &TestSpec,
+    settings: &Settings,
+    places: &Places,
+) -> Option<DoesNotFit> {
     // Ranks beyond the grid stay idle and hold nothing. Ranks of a job that continues after a loss
     // may be missing.
     let ranks = test.ranks();

@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use super::series::{Ranks, Tests, Turn};
-use super::setup::Setup;
+use super::setup::{Setup, check_memory};
 use super::{JobOptions, outlook};
 use crate::error::JobError;
 use crate::events::Silent;
@@ -49,7 +49,7 @@ impl<'a> Trials<'a> {
 
     /// Checks all tests of `spec` against the memory of the hosts.
     pub(crate) fn check_memory(&self, spec: &RunSpec) -> Result<(), DoesNotFit> {
-        self.setup.check_memory(spec, self.settings)
+        check_memory(spec, self.settings, self.setup.places()).map_or(Ok(()), Err)
     }
 
     /// The predicted rate of a test before any has run, in operations a second.

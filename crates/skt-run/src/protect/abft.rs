@@ -33,9 +33,7 @@ use super::wrong::{self, Images, note_repaired, report_origins, report_suspect};
 use crate::error::JobError;
 use crate::events::{Phase, RunEvents};
 use crate::ptest::{self, RateWatch, TestRun};
-use crate::record::{
-    Protection, RepairedRank, Replacement, Restart, Sample, TestRecord, Unverified,
-};
+use crate::record::{Protection, Replacement, Restart, Sample, TestRecord, Unverified};
 use crate::{cores, grace, heartbeat, power};
 use skt_checkpoint::checkpoint::level::Writer;
 use skt_checkpoint::checkpoint::protocol::{self, CheckpointError, Checkpointer, Config};
@@ -120,7 +118,7 @@ pub fn open<'a>(
         image_writer: Writer::Caller,
         rank_in_run: rank_in_run.get(),
         may_lose: is_short.then(|| process_columns(spec)),
-        ..config(spec, settings, &memory, &host, STATE_FORMAT.0, STATE_FORMAT.1)?
+        ..config(spec, settings, &memory, &host, STATE_FORMAT)?
     };
     let (shape, team) = (region_shape(spec, settings), memory.process().0);
     let opened = match Checkpointer::open(comm, memory, config, &[shape], hook)? {
@@ -352,7 +350,10 @@ impl<'a> AbftTest<'a> {
                 let power = power::gather::gather(&grid.all, seconds, measure)?;
                 cores::gather(&grid.all, seconds, events)?;
                 learned.costs = ChecksumCosts { log_seconds, sum_seconds, check_seconds };
-                let x = data.as_ref().map_or(Vec::new(), |data| own_part(&solution.x, data, &spec));
+                let x = data.as_ref().map_or(Vec::new(), |data| {
+                    let cols = data.cols(spec.nb);
+                    (0..n).filter(|&j| cols.owner(j) == data.mycol).map(|j| solution.x[j]).collect()
+                });
                 let (phases, by_messages) = (learned.phases, by_messages(p));
                 let earlier = learned.earlier;
                 Ok(ptest::Solution { x, seconds, end_unix, phases, earlier, by_messages, power })
@@ -418,13 +419,9 @@ impl<'a> AbftTest<'a> {
             group_size: q + checksums,
             parities: checksums,
             survives_nodes: self.survives_nodes,
-            checks: learned.checks,
-            repaired_rows: learned.repaired_rows,
-            repaired: learned.repaired.clone(),
-            unverified: learned.unverified.clone(),
             checksum_costs: self.absent.is_empty().then_some(learned.costs),
             // No checkpoint is kept in memory.
-            ..self.recorder.protection(&self.checkpointer, &self.settings)
+            ..self.recorder.protection(&self.checkpointer, &self.settings, learned.found.clone())
         }
     }
 }
@@ -433,12 +430,6 @@ impl<'a> AbftTest<'a> {
 /// node share would not outlive the ranks.
 fn by_messages(p: usize) -> Vec<String> {
     ["panels", "rows"].into_iter().take(p.min(2)).map(str::to_owned).collect()
-}
-
-/// The elements of x for the columns of this rank of the grid `data`.
-fn own_part(x: &[f64], data: &Grid, spec: &TestSpec) -> Vec<f64> {
-    let cols = data.cols(spec.nb);
-    (0..spec.n).filter(|&j| cols.owner(j) == data.mycol).map(|j| x[j]).collect()
 }
 
 /// The bytes of the rank that has some, on all ranks; the first rank needs them. Collective.
@@ -495,14 +486,8 @@ struct Learned {
     phases: Phases,
     earlier: EarlierStarts,
     costs: ChecksumCosts,
-    /// Checks in this start.
-    checks: u64,
-    /// The rows that these checks corrected.
-    repaired_rows: u64,
-    /// The ranks whose wrong rows were recomputed.
-    repaired: Vec<RepairedRank>,
-    /// Process rows with data that could not be checked.
-    unverified: Vec<Unverified>,
+    /// What the checks of this start have found; all else is as without protection.
+    found: Protection,
 }
 
 impl<'t, 'g, 'a> RunWatcher<'t, 'g, 'a> {
@@ -549,8 +534,8 @@ impl<'t, 'g, 'a> RunWatcher<'t, 'g, 'a> {
                 let kept = read_state(&recovered.state);
                 self.test.recorder.kept = KeptClock { chosen, ..kept };
                 let known = self.times.agreed(comm, has_data)?;
-                self.learned.earlier = known.earlier;
-                self.test.recorder.kept.interruptions = known.earlier.interruptions;
+                self.learned.earlier = known.earlier();
+                self.test.recorder.kept.interruptions = self.learned.earlier.interruptions;
                 self.resume(beginning, recovered.epoch, known.seconds, &reading)?;
                 self.learned.earlier.interruptions = self.test.recorder.kept.interruptions;
             }
@@ -565,7 +550,7 @@ impl<'t, 'g, 'a> RunWatcher<'t, 'g, 'a> {
         self.test.recorder.note_alive(&mut self.test.checkpointer);
         let seconds = self.test.recorder.seconds();
         let phases = phases.with_total(self.test.recorder.start.elapsed().as_secs_f64());
-        self.times.set(&Times { seconds, earlier: self.learned.earlier.with(&phases) });
+        self.times.set(&Times::new(seconds, self.learned.earlier.with(&phases)));
         seconds
     }
 
@@ -641,32 +626,19 @@ impl<'t, 'g, 'a> RunWatcher<'t, 'g, 'a> {
         Ahead { step_seconds, rest_seconds, save_seconds }
     }
 
-    /// Whether the run should stop at this cut, as far as this rank knows: by rank 0's clock, or by
-    /// a signal on any rank.
-    fn is_time_up(&self) -> bool {
-        let is_over = || self.test.recorder.is_over(&self.ahead());
-        deadline::is_asked() || self.test.checkpointer.comm().rank() == 0 && is_over()
-    }
-
-    /// Whether rank 0's clock has to be read at the next cut, where all ranks have come.
-    fn checks_time(&self) -> bool {
-        let ahead = self.ahead();
-        let is_near = || self.test.recorder.look_after(&ahead) < ahead.step_seconds;
-        deadline::is_asked() || self.test.checkpointer.comm().rank() == 0 && is_near()
-    }
-
-    /// Whether a start with limited time should write its first images now, to measure their time.
-    fn is_time_to_learn(&self) -> bool {
-        let here_seconds = self.test.recorder.start.elapsed().as_secs_f64();
-        let is_time = || here_seconds >= self.test.recorder.learn_after();
-        self.test.recorder.is_limited() && !self.has_learnt && is_time()
+    /// Whether a signal on this rank, or `is_so` of the time that rank 0 sees ahead, stops the run
+    /// or lets it check its time.
+    fn asks(&self, is_so: impl FnOnce(&Recorder, Ahead) -> bool) -> bool {
+        let is_first = self.test.checkpointer.comm().rank() == 0;
+        deadline::is_asked() || is_first && is_so(&self.test.recorder, self.ahead())
     }
 
     /// Keeps the cut before panel `cut`, if some rank wants images of it or the time is up. In that
     /// case, also makes its images complete, where that is possible, and returns the error that
     /// stops the run, on all ranks. Collective.
     fn keep(&mut self, cut: usize) -> Result<Option<SolveError>, CheckpointError> {
-        let mine = [self.is_time_up(), self.test.checkpointer.wants_images()];
+        let is_time_up = self.asks(|recorder, ahead| recorder.is_over(&ahead));
+        let mine = [is_time_up, self.test.checkpointer.wants_images()];
         let [stops, wants_images] = collect::any_of(self.test.checkpointer.comm(), mine)?;
         if !stops && !wants_images {
             return Ok(None);
@@ -697,7 +669,7 @@ impl SolverEvents for RunWatcher<'_, '_, '_> {
             Unverified { process_row: row, first_column, last_column }
         };
         let kept = beginning.unverified.iter().take(Protection::UNVERIFIED_KEPT);
-        self.learned.unverified = kept.map(of_row).collect();
+        self.learned.found.unverified = kept.map(of_row).collect();
         self.learned.start_unix_seconds = now_unix_seconds();
         (self.next, self.step_at) = (beginning.panel, Instant::now());
         self.events.phase(if beginning.is_solved { Phase::BackSubstitute } else { Phase::Factor });
@@ -720,11 +692,16 @@ impl SolverEvents for RunWatcher<'_, '_, '_> {
     }
 
     fn wants_image(&mut self) -> bool {
-        if self.is_time_to_learn() {
+        let recorder = &self.test.recorder;
+        let here_seconds = recorder.start.elapsed().as_secs_f64();
+        // A start with limited time writes its first images early, to measure their time.
+        if recorder.is_limited() && !self.has_learnt && here_seconds >= recorder.learn_after() {
             self.test.checkpointer.make_images_due();
             self.has_learnt = true;
         }
-        self.test.checkpointer.wants_images() || self.checks_time()
+        // Rank 0's clock is read at the next cut, where all ranks have come.
+        self.test.checkpointer.wants_images()
+            || self.asks(|recorder, ahead| recorder.look_after(&ahead) < ahead.step_seconds)
     }
 
     fn keep_image(&mut self, cut: usize, phases: &Phases) -> Result<(), SolveError> {
@@ -751,9 +728,9 @@ impl SolverEvents for RunWatcher<'_, '_, '_> {
     }
 
     fn checked(&mut self, found: Checked) {
-        self.learned.checks += 1;
-        self.learned.repaired_rows += found.corrected_rows as u64;
-        note_repaired(&mut self.learned.repaired, &found.corrected, &self.test.hosts);
+        self.learned.found.checks += 1;
+        self.learned.found.repaired_rows += found.corrected_rows as u64;
+        note_repaired(&mut self.learned.found.repaired, &found.corrected, &self.test.hosts);
         report_origins(&found.corrected, &self.test.hosts);
     }
 

@@ -44,7 +44,6 @@ use skt_solver::grid::{ColumnMap, Cyclic};
 use skt_solver::pgesv::final_part::Final;
 use skt_solver::pgesv::guard::{Background, Guard, Remaining};
 use skt_solver::pgesv::{LocalShape, Params, SolveError};
-use skt_solver::team::Team;
 use skt_store::layout::{Active, Geometry};
 
 /// Increased when the bytes of [`TestState`] or of the result of a test change: a program reads
@@ -193,13 +192,16 @@ pub fn open<'a>(
     } = context;
     let schedule = guessed_schedule(spec, settings, context.guessed);
     let shape = region_shape(spec, settings);
-    let config = config(spec, settings, &memory, &host, STATE_FORMAT.0, STATE_FORMAT.1)?;
+    let config = config(spec, settings, &memory, &host, STATE_FORMAT)?;
+    // Images are written by another thread than those of the solver, on the core that is kept for
+    // it, if any.
+    let cpu = memory.process().0.helper_cpu();
     let config = Config {
         // Little compared with the matrix.
         in_flight_bytes: config.in_flight_bytes.min(shape.bytes() / 8),
         levels: images::open_levels(settings, memory.part(), spec.threads),
         nothing_hidden,
-        image_writer: image_writer(memory.process().0),
+        image_writer: Writer::Thread(Arc::new(move || affinity::pin_as_planned(cpu))),
         ..config
     };
     let opened = match Checkpointer::open(comm, memory, config, &[shape], hook)? {
@@ -251,7 +253,9 @@ pub fn open<'a>(
     } else {
         guard.recorder.kept.origin = Origin::new(guard.checkpointer.comm(), &reading, 0.0)?;
     }
-    guard.agree_on_state()?;
+    // Each rank has measured different times: those of rank 0 count.
+    let state = collect::broadcast_json(guard.comm(), &guard.state(), 0)?;
+    guard.take_state(state);
     guard.earlier = guard.totals;
     guard.note_images();
     guard.saved.take();
@@ -273,13 +277,6 @@ pub(super) fn compare_choices(
     Ok(())
 }
 
-/// Images are written by another thread than those of `team`, on the core that is kept for it, if
-/// any.
-fn image_writer(team: &Team) -> Writer {
-    let cpu = team.helper_cpu();
-    Writer::Thread(Arc::new(move || affinity::pin_as_planned(cpu)))
-}
-
 /// The configuration of a test's checkpointer. `format` has the name and the number of the form of
 /// the method's state.
 pub(super) fn config(
@@ -287,8 +284,7 @@ pub(super) fn config(
     settings: &Settings,
     memory: &TestSegments,
     host: &str,
-    format_name: &str,
-    format: u32,
+    (format_name, format): (&str, u32),
 ) -> Result<Config, CheckpointError> {
     let mut application = serde_json::to_value(spec).expect("plain data");
     application[format_name] = format.into();
@@ -389,7 +385,7 @@ impl<'a> Protected<'a> {
             overlap: self.overlaps,
             seconds: self.costs.seconds,
             saved_bytes: self.costs.saved_bytes,
-            ..self.recorder.protection(&self.checkpointer, &self.settings)
+            ..self.recorder.protection(&self.checkpointer, &self.settings, Protection::default())
         }
     }
 
@@ -407,13 +403,6 @@ impl<'a> Protected<'a> {
     /// Ends the test: rank 0's `result` stays in shared memory until it is reported. Collective.
     pub fn finish(self, result: &[u8]) -> Result<Done<'a>, CheckpointError> {
         self.checkpointer.finish(result)
-    }
-
-    /// Gives all ranks rank 0's state, as each has measured different times.
-    fn agree_on_state(&mut self) -> Result<(), CheckpointError> {
-        let state = collect::broadcast_json(self.checkpointer.comm(), &self.state(), 0)?;
-        self.take_state(state);
-        Ok(())
     }
 
     /// What may have changed since the last checkpoint, the same on all ranks.
@@ -485,8 +474,11 @@ impl<'a> Protected<'a> {
             Some(_) => {
                 let stats = self.checkpointer.complete(&bytes)?;
                 let after_seconds = stats.commit_seconds + stats.flush_seconds;
+                // From this rank's arrival to the agreement, which all ranks leave together: the
+                // last rank to arrive has the least.
                 let agreed_seconds = start.elapsed().as_secs_f64() - after_seconds;
-                (stats, self.skew(agreed_seconds)?)
+                let comm = self.checkpointer.comm();
+                (stats, agreed_seconds + collect::max(comm, -agreed_seconds)?)
             }
         };
         let here_seconds = start.elapsed().as_secs_f64() - skew_seconds;
@@ -508,12 +500,6 @@ impl<'a> Protected<'a> {
             copy_seconds: stats.copy_seconds,
         };
         self.count(state, &stats, cost)
-    }
-
-    /// Seconds that this rank was at the cut before the last rank arrived. `agreed_seconds` is its
-    /// time from its arrival to the agreement, which all ranks leave together.
-    fn skew(&self, agreed_seconds: f64) -> Result<f64, CheckpointError> {
-        Ok(agreed_seconds + collect::max(self.checkpointer.comm(), -agreed_seconds)?)
     }
 
     /// Adds the cost of a checkpoint to the state that goes into the next checkpoint and into the
@@ -602,7 +588,9 @@ impl<'a> Protected<'a> {
         if self.learns() {
             due = due.min(self.schedule.after(panel, self.recorder.learn_after()));
         }
-        let look = self.next_look(panel);
+        let ahead = self.ahead(self.schedule.seconds_ahead(panel));
+        let seconds = self.recorder.look_after(&ahead).min(TUNING.look_for_signals_seconds as f64);
+        let look = self.schedule.after(panel, seconds);
         let [due, look] = collect::broadcast_one(self.checkpointer.comm(), [due, look], 0)?;
         self.due = due;
         Ok(due.min(look))
@@ -618,13 +606,6 @@ impl<'a> Protected<'a> {
     fn ahead(&self, (step_seconds, rest_seconds): (f64, f64)) -> Ahead {
         let save_seconds = self.schedule.cost_seconds + self.recorder.image_seconds;
         Ahead { step_seconds, rest_seconds, save_seconds }
-    }
-
-    /// The panel before which to check the time again, seen from panel `next`.
-    fn next_look(&self, next: usize) -> usize {
-        let ahead = self.ahead(self.schedule.seconds_ahead(next));
-        let seconds = self.recorder.look_after(&ahead).min(TUNING.look_for_signals_seconds as f64);
-        self.schedule.after(next, seconds)
     }
 
     /// Whether the run must stop here, before these seconds of the next step and of the rest: by

@@ -75,22 +75,17 @@ impl CheckpointSchedule {
     ) -> Self {
         let &TestSpec { n, nb, .. } = spec;
         let &Settings { every, mtbf_seconds, time_limit, .. } = settings;
-        let time_seconds = time_limit.seconds();
-        let cost_seconds = rank_bytes as f64 / TUNING.checkpoint_bytes_per_second;
-        let GuessedRates { flops: rate, rank_read_bytes } = rates;
         let matrix_bytes = n as f64 * n as f64 * spec.element_bytes() as f64;
-        let pass_seconds = matrix_bytes / spec.ranks() as f64 / rank_read_bytes;
-        let is_refined = spec.mxp.is_some();
         Self {
             every,
             mtbf_seconds,
-            time_seconds,
+            time_seconds: time_limit.seconds(),
             n,
             nb,
-            rate,
-            cost_seconds,
-            pass_seconds,
-            is_refined,
+            rate: rates.flops,
+            cost_seconds: rank_bytes as f64 / TUNING.checkpoint_bytes_per_second,
+            pass_seconds: matrix_bytes / spec.ranks() as f64 / rates.rank_read_bytes,
+            is_refined: spec.mxp.is_some(),
         }
     }
 
@@ -176,13 +171,24 @@ impl CheckpointSchedule {
     /// Seconds of panel `next`, and of the rest of the run from there on.
     pub(crate) fn seconds_ahead(&self, next: usize) -> (f64, f64) {
         let step_seconds = self.flops(next..(next + 1).min(self.panels())) / self.rate;
-        (step_seconds, seconds_left(next, self.rate, self.n, self.nb) + self.back_seconds())
+        (step_seconds, self.factor_seconds_from(next) + self.back_seconds())
     }
 
     /// The panel before which `seconds` have passed, seen from panel `next`: at least one panel
     /// later, if there is one.
     pub(crate) fn after(&self, next: usize, seconds: f64) -> usize {
-        panel_after(next, seconds, self.rate, self.n, self.nb)
+        let (mut k, mut left) = (next, seconds * self.rate);
+        while k < self.panels() && (left > 0.0 || k == next) {
+            left -= panel_flops(k, self.n, self.nb);
+            k += 1;
+        }
+        k
+    }
+
+    /// Predicted seconds of all panels from `next` on.
+    fn factor_seconds_from(&self, next: usize) -> f64 {
+        let m = self.n.saturating_sub(next * self.nb) as f64;
+        2.0 / 3.0 * m * m * m / self.rate
     }
 
     /// Predicted seconds after the factorization: those of the refinement, or of the back
@@ -277,24 +283,6 @@ pub(crate) fn panel_flops(k: usize, n: usize, nb: usize) -> f64 {
     2.0 * jb * (n - j) * (n - j)
 }
 
-/// The panel before which `seconds` from panel `from` on have passed, at `rate` operations a
-/// second: at least one panel later.
-fn panel_after(from: usize, seconds: f64, rate: f64, n: usize, nb: usize) -> usize {
-    let (panels, mut left) = (n.div_ceil(nb), seconds * rate);
-    let mut k = from;
-    while k < panels && (left > 0.0 || k == from) {
-        left -= panel_flops(k, n, nb);
-        k += 1;
-    }
-    k
-}
-
-/// Seconds for panels `from..` at `rate` operations a second.
-fn seconds_left(from: usize, rate: f64, n: usize, nb: usize) -> f64 {
-    let m = n.saturating_sub(from * nb) as f64;
-    2.0 / 3.0 * m * m * m / rate
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -312,15 +300,18 @@ mod tests {
     /// A test of 100 panels of which the first take a second each.
     fn schedule(every: Every, cost_seconds: f64) -> CheckpointSchedule {
         let (n, nb) = (10_000, 100);
-        let rate = panel_flops(0, n, nb);
+        CheckpointSchedule { every, cost_seconds, ..at_rate(n, nb, panel_flops(0, n, nb)) }
+    }
+
+    fn at_rate(n: usize, nb: usize, rate: f64) -> CheckpointSchedule {
         CheckpointSchedule {
-            every,
+            every: Every::Auto,
             mtbf_seconds: 1e9,
             time_seconds: None,
             n,
             nb,
             rate,
-            cost_seconds,
+            cost_seconds: 0.0,
             pass_seconds: 0.0,
             is_refined: false,
         }
@@ -435,7 +426,7 @@ mod tests {
             let panels = n.div_ceil(nb);
             let mut k = 0;
             while k < panels {
-                let next = panel_after(k, s, 1e9, n, nb);
+                let next = at_rate(n, nb, 1e9).after(k, s);
                 prop_assert!(next > k && next <= panels);
                 k = next;
             }
@@ -444,7 +435,7 @@ mod tests {
         #[test]
         fn panels_add_up_to_the_whole(n in 100usize..5000, nb in 1usize..30) {
             let sum: f64 = (0..n.div_ceil(nb)).map(|k| panel_flops(k, n, nb)).sum();
-            let whole = seconds_left(0, 1.0, n, nb);
+            let (_, whole) = at_rate(n, nb, 1.0).seconds_ahead(0);
             prop_assert!((sum / whole - 1.0).abs() < 3.0 * nb as f64 / n as f64, "{sum} {whole}");
         }
     }

@@ -10,7 +10,6 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +24,7 @@ use skt_checkpoint::checkpoint::level::folder;
 use skt_checkpoint::checkpoint::record::StartId;
 use skt_comm::{Comm, CommError, collect};
 use skt_config::TestSpec;
+use skt_host::clock::now_unix;
 use skt_store::codec::checksum;
 use skt_store::store::{SegmentInfo, SegmentName, Store, StoreError};
 
@@ -95,7 +95,7 @@ impl<'a> Ledger<'a> {
         let mut content = newest(world, own.clone())?;
         let is_new = content.life == 0;
         if is_new {
-            content.life = collect::broadcast_one(world, now_unix_nanos(), 0)?;
+            content.life = collect::broadcast_one(world, (1e9 * now_unix()) as u64, 0)?;
         }
         let id = content.id();
         let given_up = contents.iter().map(Content::id).filter(|other| *other != id);
@@ -348,11 +348,6 @@ fn newest(world: &Comm, own: Content) -> Result<Content, CommError> {
     collect::all_reduce(world, &mut newest, Ord::max)?;
     let [_, _, _, rank] = newest[0];
     collect::broadcast_json(world, &own, (u64::MAX - rank) as usize)
-}
-
-fn now_unix_nanos() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The number of a segment of this kind, from its role.

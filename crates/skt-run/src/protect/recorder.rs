@@ -228,11 +228,12 @@ impl Recorder {
         Ok(self.deadline.time_up(self.now_unix(), column, &settings.levels, &whole))
     }
 
-    /// The facts that every protection reports; all others are as without checkpoints.
+    /// The facts that every protection reports; all others are those of `known`.
     pub(crate) fn protection(
         &self,
         checkpointer: &Checkpointer,
         settings: &Settings,
+        known: Protection,
     ) -> Protection {
         Protection {
             method: settings.method.to_string(),
@@ -241,7 +242,7 @@ impl Recorder {
             open_seconds: self.open_seconds,
             restarts: self.kept.restarts.clone(),
             levels: checkpointer.level_reports().into_iter().map(reported).collect(),
-            ..Protection::default()
+            ..known
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::{Pod, Zeroable};
-use skt_host::phases::{EarlierStarts, PhaseTotals};
+use skt_host::phases::{EarlierStarts, Interruptions, PhaseTotals};
 
 use super::split::CLOCK_BYTES;
 use crate::ptest::max_and_mean;
@@ -14,7 +14,19 @@ use skt_comm::{Comm, CommError};
 #[repr(C)]
 pub(super) struct Times {
     pub seconds: f64,
-    pub earlier: EarlierStarts,
+    interruptions: Interruptions,
+    totals: PhaseTotals,
+}
+
+impl Times {
+    pub(crate) fn new(seconds: f64, earlier: EarlierStarts) -> Self {
+        let EarlierStarts { totals, interruptions } = earlier;
+        Self { seconds, interruptions, totals }
+    }
+
+    pub(crate) fn earlier(&self) -> EarlierStarts {
+        EarlierStarts { totals: self.totals, interruptions: self.interruptions }
+    }
 }
 
 const WORDS: usize = size_of::<Times>() / size_of::<u64>();
@@ -61,7 +73,7 @@ impl KeptTimes<'_> {
         let ([max @ .., any], [mean @ .., known]) = max_and_mean(comm, mine)?.into();
         let (mut times, mean): (Times, Times) = (bytemuck::cast(max), bytemuck::cast(mean));
         let known = if any > 0.0 { known } else { 1.0 };
-        times.earlier.totals.mean = mean.earlier.totals.mean.map(|mean| mean / known);
+        times.totals.mean = mean.totals.mean.map(|mean| mean / known);
         Ok(times)
     }
 }
@@ -69,14 +81,13 @@ impl KeptTimes<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skt_host::phases::Interruptions;
     use skt_solver::comm::threads;
 
     fn times(scale: f64) -> Times {
         let parts = [scale; 9];
         let interruptions = Interruptions { lost_seconds: 1.0, ..Interruptions::default() };
         let totals = PhaseTotals { max: parts, mean: parts };
-        Times { seconds: 9.0 + scale, earlier: EarlierStarts { totals, interruptions } }
+        Times { seconds: 9.0 + scale, interruptions, totals }
     }
 
     #[test]
@@ -93,13 +104,7 @@ mod tests {
             }
             kept.agreed(&world, world.rank() < 3)
         });
-        let want = Times {
-            earlier: EarlierStarts {
-                totals: PhaseTotals { max: [3.0; 9], mean: [2.0; 9] },
-                ..times(3.0).earlier
-            },
-            ..times(3.0)
-        };
+        let want = Times { totals: PhaseTotals { max: [3.0; 9], mean: [2.0; 9] }, ..times(3.0) };
         for agreed in ranks {
             assert_eq!(agreed.expect("no rank is lost"), want);
         }

@@ -156,7 +156,7 @@ pub fn solve(
         events.phase(Phase::BackSubstitute);
         let a = view(guard.matrix(), shape).share();
         let x = Solver::new(grid, team, Params::from(spec), shape, &a, work).back_substitute()?;
-        begun.end(grid, x, guard.seconds(), guard.earlier(), work, events)
+        end_timed_part(begun, grid, x, guard.seconds(), guard.earlier(), work, events)
     })
 }
 
@@ -180,12 +180,8 @@ fn watch_rates<T: Factored, S>(
     solved
 }
 
-/// The timed part, on one rank in one start.
-struct TimedPart {
-    start: Instant,
-}
-
-/// Begins the timed part, and factors the matrix that `guard` holds.
+/// Begins the timed part, and factors the matrix that `guard` holds. Returns when the timed part
+/// began in this start.
 fn factor<T: Factored>(
     test: TestRun<'_>,
     guard: &mut dyn Guard<T>,
@@ -193,7 +189,7 @@ fn factor<T: Factored>(
     work: &mut Workspace<T>,
     mut watch: Option<&mut RateWatch>,
     start_unix_seconds: &mut i64,
-) -> Result<TimedPart, SolveError> {
+) -> Result<Instant, SolveError> {
     let TestRun { grid, team, spec } = test;
     let (params, shape) = (Params::from(spec), work.shape());
     let panels = params.panels();
@@ -206,7 +202,7 @@ fn factor<T: Factored>(
     loop {
         let to = guard.cut(next, panels, &work.phases())?;
         if next == panels {
-            return Ok(TimedPart { start });
+            return Ok(start);
         }
         let (a, background) = guard.lend(shape);
         let mut solver = Solver::new(grid, team, params, shape, &a, work);
@@ -222,38 +218,31 @@ fn factor<T: Factored>(
     }
 }
 
-impl TimedPart {
-    /// Ends the timed part, with the solution `x`, the `seconds` of this rank since the first start
-    /// began, and what the `earlier` starts did. Collective.
-    fn end<T: Factored>(
-        self,
-        grid: &Grid,
-        x: Vec<f64>,
-        seconds: f64,
-        earlier: EarlierStarts,
-        work: &Workspace<T>,
-        events: &mut dyn RunEvents,
-    ) -> Result<Solution, SolveError> {
-        let here = (grid.all.now() - self.start).as_secs_f64();
-        events.timed_part_ends();
-        let phases = work.phases().with_total(here);
-        let seconds = collect::max(&grid.all, seconds)?;
-        let end_unix = now_unix();
-        let by_message = [
-            grid.q > 1 && !work.shares_panels(),
-            grid.p > 1 && !work.shares_rows(),
-            work.has_halves(),
-        ];
-        let [panels, rows, has_halves] = collect::any_of(&grid.all, by_message)?;
-        let rows_name = if has_halves { ROWS_IN_HALVES } else { "rows" };
-        let by_messages = [("panels", panels), (rows_name, rows)];
-        let by_messages =
-            by_messages.iter().filter(|(_, is)| *is).map(|(what, _)| what.to_string());
-        let power = power::gather::gather(&grid.all, seconds, || events.energy(seconds))?;
-        cores::gather(&grid.all, seconds, events)?;
-        let by_messages = by_messages.collect();
-        Ok(Solution { x, seconds, end_unix, phases, earlier, by_messages, power })
-    }
+/// Ends the timed part that began at `start`, with the solution `x`, the `seconds` of this rank
+/// since the first start began, and what the `earlier` starts did. Collective.
+fn end_timed_part<T: Factored>(
+    start: Instant,
+    grid: &Grid,
+    x: Vec<f64>,
+    seconds: f64,
+    earlier: EarlierStarts,
+    work: &Workspace<T>,
+    events: &mut dyn RunEvents,
+) -> Result<Solution, SolveError> {
+    let here = (grid.all.now() - start).as_secs_f64();
+    events.timed_part_ends();
+    let phases = work.phases().with_total(here);
+    let seconds = collect::max(&grid.all, seconds)?;
+    let end_unix = now_unix();
+    let by_message =
+        [grid.q > 1 && !work.shares_panels(), grid.p > 1 && !work.shares_rows(), work.has_halves()];
+    let [panels, rows, has_halves] = collect::any_of(&grid.all, by_message)?;
+    let rows_name = if has_halves { ROWS_IN_HALVES } else { "rows" };
+    let by_messages = [("panels", panels), (rows_name, rows)].into_iter().filter(|(_, is)| *is);
+    let by_messages = by_messages.map(|(what, _)| what.to_owned()).collect();
+    let power = power::gather::gather(&grid.all, seconds, || events.energy(seconds))?;
+    cores::gather(&grid.all, seconds, events)?;
+    Ok(Solution { x, seconds, end_unix, phases, earlier, by_messages, power })
 }
 
 /// The shape of this rank's part of the system of a test.

@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use skt_host::phases::Phases;
 
 use super::refining::{RefinementLeft, RefinementProgress};
-use super::{Solution, TestRun, conclude, empty_record, factor, outcome, watch_rates};
+use super::{
+    Solution, TestRun, conclude, empty_record, end_timed_part, factor, outcome, watch_rates,
+};
 use crate::events::{Phase, RunEvents};
 use crate::heartbeat;
 use crate::record::{MAX_ROUNDING_RESIDUAL, MxpRecord, Outcome, RefinementStep, TestRecord};
@@ -203,8 +205,8 @@ pub fn solve(
         let begun = factor(test, guard, events, work, watch, start_unix_seconds)?;
         events.phase(Phase::Refine);
         let (reached, end) = refine(test, system, guard, events, work)?;
-        let solution =
-            begun.end(grid, reached.x, guard.seconds(), guard.earlier(), work, events)?;
+        let (x, seconds, earlier) = (reached.x, guard.seconds(), guard.earlier());
+        let solution = end_timed_part(begun, grid, x, seconds, earlier, work, events)?;
         let last = reached.steps.last().map_or(f64::INFINITY, |step| step.scaled_residual);
         let (has_converged, failure) = match end {
             // Rounding errors of a large system may keep it from its own criterion.

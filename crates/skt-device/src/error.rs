@@ -11,14 +11,8 @@ pub enum DeviceError {
     #[error("{library} has no {symbol} ({why}): {remedy}")]
     Symbol { library: &'static str, symbol: &'static str, why: String, remedy: &'static str },
     /// The library is there, but does not start, in most cases since there is no device.
-    #[error("{call} of {library} returns {code} ({text}): {remedy}")]
-    Start {
-        library: &'static str,
-        call: &'static str,
-        code: i32,
-        text: String,
-        remedy: &'static str,
-    },
+    #[error("{call}: {remedy}")]
+    Start { call: Box<DeviceError>, remedy: &'static str },
     /// A CUDA context is needed, and this thread has none.
     #[error(
         "no CUDA context is current in this thread: call cudaSetDevice or cuCtxSetCurrent first"
@@ -45,7 +39,8 @@ impl DeviceError {
     /// The code that the library returned, and -1 if the failure is not one of its calls.
     pub fn code(&self) -> i32 {
         match self {
-            Self::Start { code, .. } | Self::Call { code, .. } => *code,
+            Self::Start { call, .. } => call.code(),
+            Self::Call { code, .. } => *code,
             _ => -1,
         }
     }

@@ -177,12 +177,8 @@ impl Calls {
             // SAFETY: has no preconditions.
             let _ = unsafe { (hip.hipGetLastError.function)() };
         }
-        Err(DeviceError::Call {
-            library: self.library,
-            call,
-            code: status,
-            text: self.text(status),
-        })
+        let text = self.text(status);
+        Err(DeviceError::Call { library: self.library, call, code: status, text })
     }
 
     /// As `check`, for calls that fail where there is no device.
@@ -192,13 +188,8 @@ impl Calls {
         status: Status,
         remedy: &'static str,
     ) -> Result<(), DeviceError> {
-        self.check(call, status).map_err(|_| DeviceError::Start {
-            library: self.library,
-            call,
-            code: status,
-            text: self.text(status),
-            remedy,
-        })
+        let started = self.check(call, status);
+        started.map_err(|failed| DeviceError::Start { call: Box::new(failed), remedy })
     }
 
     /// The name and the meaning of a status, as `NAME: meaning`.

@@ -80,7 +80,7 @@ pub struct DataLocation {
 const MAX_CORRUPTION_REPORTS: usize = 64;
 
 /// A heartbeat.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Heartbeat {
     /// The value of [`ENV`].
     pub token: String,
@@ -154,23 +154,8 @@ pub struct CorruptionReport {
 impl Heartbeat {
     /// The heartbeat of `rank` before the first is written: [`Self::elapsed_seconds`] is to be set.
     pub fn new(token: String, rank: usize, phase: &str) -> Self {
-        Self {
-            token,
-            rank,
-            phase: phase.to_owned(),
-            column: 0,
-            steps: 0,
-            pieces: 0,
-            expected_seconds: 0.0,
-            n: 0,
-            slow: None,
-            elapsed_seconds: f64::NEG_INFINITY,
-            exit: None,
-            report_lines: None,
-            corruption: Vec::new(),
-            unfit: Vec::new(),
-            keeps: None,
-        }
+        let elapsed_seconds = f64::NEG_INFINITY;
+        Self { token, rank, phase: phase.to_owned(), elapsed_seconds, ..Self::default() }
     }
 
     /// Writes the heartbeat in one write, so that no other output comes in between. A closed

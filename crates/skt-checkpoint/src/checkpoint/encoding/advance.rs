@@ -35,7 +35,7 @@ impl Encoding {
         let mut units = Vec::new();
         for (region, active) in active.iter().enumerate() {
             let stages = stages.map_or(&[][..], |stages| &stages[region]);
-            let stripes = &segment.layout().regions[region].stripes;
+            let stripes = &segment.layout.regions[region].stripes;
             units.extend(units_of(region, stripes, *active, stages));
         }
         let (ready, rounds) = if stages.is_none() {
@@ -62,7 +62,7 @@ impl Encoding {
         let left = self.advance(segment, &mut schedule, true)?;
         assert_eq!(left, Polled::Done, "all rows are ready, and it has waited");
         let bytes = |unit: &Unit| {
-            let stripes = segment.layout().regions[unit.region].stripes;
+            let stripes = segment.layout.regions[unit.region].stripes;
             stripes.band(unit.band).len() * unit.bytes.len()
         };
         stats.encoded_bytes += schedule.units.iter().map(bytes).sum::<usize>();

@@ -82,8 +82,8 @@ impl Encoding {
         }
         let settled = self.method.settled(epoch);
         let (begun, mut bands) = (Instant::now(), 0);
-        for region in 0..segment.layout().regions.len() {
-            for band in 0..segment.layout().regions[region].stripes.bands() {
+        for region in 0..segment.layout.regions.len() {
+            for band in 0..segment.layout.regions[region].stripes.bands() {
                 let step = Step::new(StepName::RecoverRebuild, epoch).band(region, band);
                 self.view(segment, region).rebuild(lost, settled, band, step)?;
                 bands += 1;
@@ -130,7 +130,7 @@ impl Encoding {
     }
 
     fn view<'a>(&'a mut self, segment: &'a mut OwnSegment, region: usize) -> RegionView<'a> {
-        let (vault, areas) = segment.encoded_region(region);
+        let (vault, areas) = (&mut segment.vault, &segment.layout.regions[region]);
         RegionView {
             comm: &self.group,
             code: &self.code,

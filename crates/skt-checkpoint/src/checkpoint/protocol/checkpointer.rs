@@ -73,7 +73,7 @@ impl<'n> Checkpointer<'n> {
 
     /// Bytes of this rank's segment.
     pub fn segment_bytes(&self) -> usize {
-        self.segment.layout().bytes
+        self.segment.layout.bytes
     }
 
     /// The live workspace A of region `region`, after [`Checkpointer::recover`].
@@ -134,7 +134,7 @@ impl<'n> Checkpointer<'n> {
         let Active { row, byte } = &mut under_way.ready[region];
         (*row, *byte) = ((*row).max(outside.row), (*byte).max(outside.byte));
         if let Some(schedule) = &mut under_way.schedule {
-            schedule.set_ready(self.segment.layout(), &under_way.ready);
+            schedule.set_ready(&self.segment.layout, &under_way.ready);
         }
         self.under_way = Some(under_way);
     }

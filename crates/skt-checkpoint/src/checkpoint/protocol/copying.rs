@@ -25,7 +25,7 @@ impl Checkpointer<'_> {
             self.images.take_back(&*hook)
         } else {
             // The copy is two epochs old: what changed at either of them counts.
-            for (a, b) in active.iter_mut().zip(self.segment.last_active()) {
+            for (a, b) in active.iter_mut().zip(&self.segment.last_active) {
                 *a = Active { row: a.row.min(b.row), byte: a.byte.min(b.byte) };
             }
             // An image of the epoch before may still be written, from the other copy.

@@ -173,7 +173,7 @@ impl<'n> Checkpointer<'n> {
     /// The finished run, whose segments are still there.
     pub(super) fn into_finished(self, result: Vec<u8>) -> FinishedRun<'n> {
         let is_lasting = self.config.method != Method::None;
-        let ids = if is_lasting { vec![self.segment.id()] } else { Vec::new() };
+        let ids = if is_lasting { vec![self.segment.id] } else { Vec::new() };
         let (epoch, left) =
             (self.segment.record().stamped(), self.segment.record().left().to_vec());
         // Dropping the images ends the last reads of the segment.

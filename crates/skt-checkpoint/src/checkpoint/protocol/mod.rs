@@ -236,7 +236,7 @@ impl<'n> Checkpointer<'n> {
     fn begin_in(&mut self, active: &[Active], stages: Option<&[Vec<Active>]>) -> Result<()> {
         self.segment.assert_ready();
         assert!(self.under_way.is_none(), "complete the epoch that has begun first");
-        assert_eq!(active.len(), self.segment.layout().regions.len(), "one entry a region");
+        assert_eq!(active.len(), self.segment.layout.regions.len(), "one entry a region");
         assert!(stages.is_none_or(|stages| stages.len() == active.len()), "one list a region");
         self.images.advance();
         if !self.config.method.encodes() {
@@ -302,7 +302,7 @@ impl<'n> Checkpointer<'n> {
             Method::Abft | Method::None => unreachable!("returned above"),
         }
         self.images.write(&mut self.segment, epoch, due);
-        self.segment.set_last_active(active);
+        self.segment.last_active = active;
         Ok(stats)
     }
 

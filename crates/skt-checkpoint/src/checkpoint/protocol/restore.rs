@@ -65,7 +65,7 @@ impl<'n> Checkpointer<'n> {
         };
         let Self { job, mut rotten, config, images, segment, .. } = self;
         let shapes: Vec<RegionShape> =
-            segment.layout().regions.iter().map(|areas| areas.stripes.shape).collect();
+            segment.layout.regions.iter().map(|areas| areas.stripes.shape).collect();
         drop(images);
         let SegmentParts { memory, held, lock, hook } = segment.into_parts();
         drop(held);

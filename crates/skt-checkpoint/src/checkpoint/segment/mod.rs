@@ -23,13 +23,13 @@ use super::schedule::Stats;
 use super::start::Start;
 use super::vault::{Backing, Vault};
 use skt_comm::Result as CommResult;
-use skt_store::layout::{Active, RegionAreas, SegmentLayout};
+use skt_store::layout::{Active, SegmentLayout};
 
 pub(super) struct OwnSegment<'n> {
     memory: Box<dyn Memory + 'n>,
-    id: SegmentId,
-    header: HeaderLayout,
-    layout: SegmentLayout,
+    pub id: SegmentId,
+    pub header: HeaderLayout,
+    pub layout: SegmentLayout,
     identity: Identity,
     method: Method,
     pub vault: Vault,
@@ -40,7 +40,7 @@ pub(super) struct OwnSegment<'n> {
     ready: bool,
     /// Where the two sets of parities (`self`) or the two copies (`double`) may differ: the active
     /// parts of the last checkpoint.
-    last_active: Vec<Active>,
+    pub last_active: Vec<Active>,
     /// The last field, so that the hold is released after the segment.
     lock: Option<Hold>,
 }
@@ -106,18 +106,6 @@ impl<'n> OwnSegment<'n> {
         &self.identity.members
     }
 
-    pub(crate) fn id(&self) -> SegmentId {
-        self.id
-    }
-
-    pub(crate) fn header(&self) -> &HeaderLayout {
-        &self.header
-    }
-
-    pub(crate) fn layout(&self) -> &SegmentLayout {
-        &self.layout
-    }
-
     pub(crate) fn into_parts(self) -> SegmentParts<'n> {
         let (held, hook) = self.vault.into_parts();
         SegmentParts { memory: self.memory, held, lock: self.lock, hook }
@@ -126,19 +114,6 @@ impl<'n> OwnSegment<'n> {
     /// Does a step of the protocol, at which a test can kill the rank.
     pub(crate) fn step(&self, step: Step) -> CommResult<()> {
         self.vault.step(step)
-    }
-
-    /// The memory of the segment and the areas of a region in it, for encoding and rebuilding.
-    pub(crate) fn encoded_region(&mut self, region: usize) -> (&mut Vault, &RegionAreas) {
-        (&mut self.vault, &self.layout.regions[region])
-    }
-
-    pub(crate) fn last_active(&self) -> &[Active] {
-        &self.last_active
-    }
-
-    pub(crate) fn set_last_active(&mut self, active: Vec<Active>) {
-        self.last_active = active;
     }
 
     pub(crate) fn note_progress(&mut self, progress: u64) {

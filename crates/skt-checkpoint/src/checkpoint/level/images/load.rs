@@ -68,7 +68,7 @@ impl Images {
         unread_bytes_max: usize,
     ) -> Result<Loaded> {
         let layout = segment.image_layout(epoch);
-        match open_sealed(&self.levels[number], id, segment.header(), &layout) {
+        match open_sealed(&self.levels[number], id, &segment.header, &layout) {
             Ok((mut file, seal)) => {
                 segment.load_image(epoch, &layout, &mut *file, &seal, unread_bytes_max)
             }

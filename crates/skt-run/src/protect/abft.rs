@@ -637,7 +637,7 @@ impl<'t, 'g, 'a> RunWatcher<'t, 'g, 'a> {
     /// case, also makes its images complete, where that is possible, and returns the error that
     /// stops the run, on all ranks. Collective.
     fn keep(&mut self, cut: usize) -> Result<Option<SolveError>, CheckpointError> {
-        let is_time_up = self.asks(|recorder, ahead| recorder.is_over(&ahead));
+        let is_time_up = self.asks(|recorder, ahead| recorder.time_left().is_over(&ahead));
         let mine = [is_time_up, self.test.checkpointer.wants_images()];
         let [stops, wants_images] = collect::any_of(self.test.checkpointer.comm(), mine)?;
         if !stops && !wants_images {
@@ -695,13 +695,18 @@ impl SolverEvents for RunWatcher<'_, '_, '_> {
         let recorder = &self.test.recorder;
         let here_seconds = recorder.start.elapsed().as_secs_f64();
         // A start with limited time writes its first images early, to measure their time.
-        if recorder.is_limited() && !self.has_learnt && here_seconds >= recorder.learn_after() {
+        if recorder.is_limited()
+            && !self.has_learnt
+            && here_seconds >= recorder.time_left().learn_after()
+        {
             self.test.checkpointer.make_images_due();
             self.has_learnt = true;
         }
         // Rank 0's clock is read at the next cut, where all ranks have come.
         self.test.checkpointer.wants_images()
-            || self.asks(|recorder, ahead| recorder.look_after(&ahead) < ahead.step_seconds)
+            || self.asks(|recorder, ahead| {
+                recorder.time_left().look_after(&ahead) < ahead.step_seconds
+            })
     }
 
     fn keep_image(&mut self, cut: usize, phases: &Phases) -> Result<(), SolveError> {

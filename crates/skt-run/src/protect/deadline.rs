@@ -61,41 +61,31 @@ pub(super) struct Ahead {
     pub save_seconds: f64,
 }
 
-/// The end of the time of a start.
+/// Seconds that the job has left; infinite without a limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Deadline {
-    /// The end, in seconds since 1970, if the time is limited.
-    pub end_unix: Option<f64>,
-}
+pub(super) struct TimeLeft(pub f64);
 
-impl Deadline {
-    /// Seconds left at `now_unix`; infinite without a limit.
-    pub(crate) fn seconds_left(&self, now_unix: f64) -> f64 {
-        self.end_unix.map_or(f64::INFINITY, |end| end - now_unix)
-    }
-
+impl TimeLeft {
     /// Whether the run must stop here: after another step there would be no time left to save its
     /// state, and it cannot finish in time.
-    pub(crate) fn is_over(&self, now_unix: f64, ahead: &Ahead) -> bool {
-        let left = self.seconds_left(now_unix);
+    pub(crate) fn is_over(self, ahead: &Ahead) -> bool {
         let Ahead { step_seconds, rest_seconds, save_seconds } = *ahead;
-        left < SPARE * (save_seconds + step_seconds) && DOUBT * rest_seconds > left
+        self.0 < SPARE * (save_seconds + step_seconds) && DOUBT * rest_seconds > self.0
     }
 
     /// Seconds after which the run checks its time again, if it continues at the pace so far.
-    pub(crate) fn look_after(&self, now_unix: f64, ahead: &Ahead) -> f64 {
-        let left = self.seconds_left(now_unix);
-        (left - SPARE * (ahead.save_seconds + ahead.step_seconds)) / SLOWDOWN
+    pub(crate) fn look_after(self, ahead: &Ahead) -> f64 {
+        (self.0 - SPARE * (ahead.save_seconds + ahead.step_seconds)) / SLOWDOWN
     }
 
     /// Seconds after which a start takes its first checkpoint, to measure its time.
-    pub(crate) fn learn_after(&self, now_unix: f64) -> f64 {
-        LEARN * self.seconds_left(now_unix)
+    pub(crate) fn learn_after(self) -> f64 {
+        LEARN * self.0
     }
 
     /// When the time ends, in words.
-    fn format_end(&self, now_unix: f64) -> String {
-        match self.seconds_left(now_unix) {
+    fn format_end(self) -> String {
+        match self.0 {
             f64::INFINITY => "the time ends".to_owned(),
             left @ 0.0.. => format!("the time ends in {left:.1} s"),
             left => format!("the time ended {:.1} s ago", -left),
@@ -104,14 +94,8 @@ impl Deadline {
 
     /// The error of a run that stops at `column` because its time ends. `whole` has whether its
     /// images on each level are complete.
-    pub(crate) fn time_up(
-        &self,
-        now_unix: f64,
-        column: usize,
-        levels: &Levels,
-        whole: &[bool],
-    ) -> SolveError {
-        let when = self.format_end(now_unix);
+    pub(crate) fn time_up(self, column: usize, levels: &Levels, whole: &[bool]) -> SolveError {
+        let when = self.format_end();
         let of_whole = levels.0.iter().zip(whole).filter(|(_, is_whole)| **is_whole);
         let names: Vec<String> = of_whole.map(|(level, _)| level.name()).collect();
         let kept = if names.is_empty() {
@@ -126,8 +110,8 @@ impl Deadline {
     }
 
     /// The error of a test without checkpoints that stops at `column` because its time ends.
-    pub(crate) fn time_up_unsaved(&self, now_unix: f64, column: usize) -> SolveError {
-        let when = self.format_end(now_unix);
+    pub(crate) fn time_up_unsaved(self, column: usize) -> SolveError {
+        let when = self.format_end();
         SolveError::TimeUp(format!(
             "{when}: the test stops at column {column}, and nothing of it is kept, as it has no \
              checkpoints; give the job more time"
@@ -143,7 +127,6 @@ mod tests {
     /// of time. It completes what it begins, if nothing takes half as long again as before.
     #[test]
     fn last_image_is_complete_before_the_time_ends() {
-        let deadline = Deadline { end_unix: Some(7200.0) };
         for (step_seconds, save_seconds, slower) in
             [(35.0, 900.0, 1.0_f64), (35.0, 900.0, 1.4), (0.01, 0.1, 1.4), (100.0, 1.0, 1.2)]
         {
@@ -151,11 +134,12 @@ mod tests {
             loop {
                 let rest_seconds = 36_000.0 - now;
                 let ahead = Ahead { step_seconds, rest_seconds, save_seconds };
-                if deadline.is_over(now, &ahead) {
+                let left = TimeLeft(7200.0 - now);
+                if left.is_over(&ahead) {
                     break;
                 }
                 // The pace is that of the last stretch; the next one is slower.
-                let seconds = deadline.look_after(now, &ahead);
+                let seconds = left.look_after(&ahead);
                 now += ((seconds / step_seconds).ceil().max(1.0) * step_seconds) * slower.min(1.2);
                 looks += 1;
             }
@@ -170,7 +154,6 @@ mod tests {
     /// would not.
     #[test]
     fn slowed_run_is_late_by_one_panel_and_one_checkpoint_at_most() {
-        let deadline = Deadline { end_unix: Some(100.0) };
         let cases = (0..1000).flat_map(|from| [4.0, 40.0, 100.0].map(|slower| (from, slower)));
         let cases = cases.flat_map(|case| [1000, 5000].map(|panels| (case, panels)));
         for (((from, slower), panels), save_seconds) in
@@ -181,10 +164,11 @@ mod tests {
             while done < panels {
                 let rest_seconds = f64::from(panels - done) * pace;
                 let ahead = Ahead { step_seconds: pace, rest_seconds, save_seconds };
-                if deadline.is_over(now, &ahead) {
+                let left = TimeLeft(100.0 - now);
+                if left.is_over(&ahead) {
                     break;
                 }
-                let (begun, look) = (now, deadline.look_after(now, &ahead));
+                let (begun, look) = (now, left.look_after(&ahead));
                 let steps = ((look / pace).ceil() as i32).clamp(1, panels - done);
                 for _ in 0..steps {
                     now += if now < from { step_seconds } else { slower * step_seconds };
@@ -199,22 +183,20 @@ mod tests {
 
     #[test]
     fn run_that_ends_within_its_time_is_not_stopped() {
-        let deadline = Deadline { end_unix: Some(1000.0) };
         let ahead = |rest_seconds| Ahead { step_seconds: 1.0, rest_seconds, save_seconds: 100.0 };
-        assert!(!deadline.is_over(880.0, &ahead(60.0)), "it has twice the time");
-        assert!(deadline.is_over(880.0, &ahead(100.0)), "it may take longer than thought");
-        assert!(!deadline.is_over(800.0, &ahead(1e9)), "there is time for another step");
-        let unlimited = Deadline { end_unix: None };
-        assert!(!unlimited.is_over(1e12, &ahead(1e9)));
-        assert_eq!(deadline.learn_after(0.0), 125.0);
-        assert!(unlimited.look_after(0.0, &ahead(1e9)).is_infinite());
+        assert!(!TimeLeft(120.0).is_over(&ahead(60.0)), "it has twice the time");
+        assert!(TimeLeft(120.0).is_over(&ahead(100.0)), "it may take longer than thought");
+        assert!(!TimeLeft(200.0).is_over(&ahead(1e9)), "there is time for another step");
+        let unlimited = TimeLeft(f64::INFINITY);
+        assert!(!unlimited.is_over(&ahead(1e9)));
+        assert_eq!(TimeLeft(1000.0).learn_after(), 125.0);
+        assert!(unlimited.look_after(&ahead(1e9)).is_infinite());
     }
 
     #[test]
     fn levels_with_whole_images_are_named() {
         let levels = "local:/a,global:/b".parse::<Levels>().expect("two levels");
-        let deadline = Deadline { end_unix: Some(1.0) };
-        let kept = |whole: [bool; 2]| deadline.time_up(0.0, 7, &levels, &whole).to_string();
+        let kept = |whole: [bool; 2]| TimeLeft(1.0).time_up(7, &levels, &whole).to_string();
         let of = |whole, names: &str| assert!(kept(whole).contains(names), "{}", kept(whole));
         of([true, false], "at column 7, and is kept in memory and in images on local:/a; ");
         of([true, true], "in images on local:/a, global:/b; ");

@@ -586,10 +586,14 @@ impl<'a> Protected<'a> {
             self.schedule.next_due(panel)
         };
         if self.learns() {
-            due = due.min(self.schedule.after(panel, self.recorder.learn_after()));
+            due = due.min(self.schedule.after(panel, self.recorder.time_left().learn_after()));
         }
         let ahead = self.ahead(self.schedule.seconds_ahead(panel));
-        let seconds = self.recorder.look_after(&ahead).min(TUNING.look_for_signals_seconds as f64);
+        let seconds = self
+            .recorder
+            .time_left()
+            .look_after(&ahead)
+            .min(TUNING.look_for_signals_seconds as f64);
         let look = self.schedule.after(panel, seconds);
         let [due, look] = collect::broadcast_one(self.checkpointer.comm(), [due, look], 0)?;
         self.due = due;
@@ -626,7 +630,7 @@ impl<'a> Protected<'a> {
         let ([is_asked, image_seconds, max @ ..], [_, _, mean @ ..]) = (max, mean);
         self.recorder.image_seconds = image_seconds;
         self.totals = self.earlier + PhaseTotals { max, mean };
-        let is_over = self.recorder.is_over(&self.ahead(seconds_ahead));
+        let is_over = self.recorder.time_left().is_over(&self.ahead(seconds_ahead));
         let stops = u8::from(is_asked > 0.0 || is_over);
         Ok(collect::broadcast_one(self.checkpointer.comm(), stops, 0)? != 0)
     }

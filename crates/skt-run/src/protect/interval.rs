@@ -286,7 +286,7 @@ pub(crate) fn panel_flops(k: usize, n: usize, nb: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protect::deadline::{Ahead, Deadline};
+    use crate::protect::deadline::{Ahead, TimeLeft};
     use proptest::prelude::*;
 
     #[test]
@@ -390,14 +390,13 @@ mod tests {
         let schedule = CheckpointSchedule { pass_seconds: 1.0, ..schedule(Every::Auto, 10.0) };
         // Seconds at which a refinement of ten corrections stops, if it does.
         let stops = |limit_seconds: f64, is_gain_known: bool| {
-            let deadline = Deadline { end_unix: Some(limit_seconds) };
             (0..10).map(|done| (done, 100.0 * done as f64)).find_map(|(done, now)| {
                 let left = left(done);
                 let corrections = left.corrections.filter(|_| is_gain_known);
                 let left = RefinementLeft { corrections, ..left };
                 let (step_seconds, rest_seconds) = schedule.seconds_ahead_in_refinement(&left);
                 let ahead = Ahead { step_seconds, rest_seconds, save_seconds: 10.0 };
-                deadline.is_over(now, &ahead).then_some(now)
+                TimeLeft(limit_seconds - now).is_over(&ahead).then_some(now)
             })
         };
         // After another correction, all of half as long again, the state could not be saved.

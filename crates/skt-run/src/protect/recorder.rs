@@ -8,7 +8,7 @@ use skt_host::phases::Interruptions;
 
 use super::chosen::Chosen;
 use super::clock::{Clock, ClockReading, Origin};
-use super::deadline::{Ahead, Deadline};
+use super::deadline::TimeLeft;
 use super::history::{History, RESTARTS_KEPT, Taken, remember};
 use super::result;
 use crate::record::{Protection, RefinementStep, Restart, Sample, TestRecord};
@@ -47,7 +47,8 @@ pub(super) struct Recorder {
     /// Seconds of the run when the clock of this start began.
     pub before_seconds: f64,
     clock: Clock,
-    deadline: Deadline,
+    /// The end of the job's time, in seconds since 1970, if it is limited.
+    end_unix: Option<f64>,
     /// Seconds of the images of a cut, the most of any rank, when they were last measured.
     pub image_seconds: f64,
 }
@@ -78,7 +79,7 @@ impl Recorder {
             start: opened,
             before_seconds: 0.0,
             clock,
-            deadline: Deadline { end_unix },
+            end_unix,
             image_seconds: 0.0,
         }
     }
@@ -192,28 +193,15 @@ impl Recorder {
         Some((last.end_seconds - begun_seconds) / last.corrections as f64)
     }
 
-    fn now_unix(&self) -> f64 {
-        (self.clock)().unix_seconds
-    }
-
     /// Whether the time of the job is limited.
     pub(crate) fn is_limited(&self) -> bool {
-        self.deadline.end_unix.is_some()
+        self.end_unix.is_some()
     }
 
-    /// Whether the time of the job is over, by the clock of this node: see [`Deadline::is_over`].
-    pub(crate) fn is_over(&self, ahead: &Ahead) -> bool {
-        self.deadline.is_over(self.now_unix(), ahead)
-    }
-
-    /// Seconds after which to check the time again: see [`Deadline::look_after`].
-    pub(crate) fn look_after(&self, ahead: &Ahead) -> f64 {
-        self.deadline.look_after(self.now_unix(), ahead)
-    }
-
-    /// Seconds after which to take the first checkpoint: see [`Deadline::learn_after`].
-    pub(crate) fn learn_after(&self) -> f64 {
-        self.deadline.learn_after(self.now_unix())
+    /// The time that the job has left, by the clock of this node.
+    pub(crate) fn time_left(&self) -> TimeLeft {
+        let left_seconds = |end_unix| end_unix - (self.clock)().unix_seconds;
+        TimeLeft(self.end_unix.map_or(f64::INFINITY, left_seconds))
     }
 
     /// Waits until the images of all levels are complete. Returns the error that stops the run
@@ -225,7 +213,7 @@ impl Recorder {
         column: usize,
     ) -> Result<SolveError, CheckpointError> {
         let whole = checkpointer.finish_images()?;
-        Ok(self.deadline.time_up(self.now_unix(), column, &settings.levels, &whole))
+        Ok(self.time_left().time_up(column, &settings.levels, &whole))
     }
 
     /// The facts that every protection reports; all others are those of `known`.

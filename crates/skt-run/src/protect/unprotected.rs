@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use skt_host::phases::Phases;
 
-use super::deadline::{self, Ahead, Deadline};
+use super::deadline::{self, Ahead, TimeLeft};
 use super::interval::{CheckpointSchedule, GuessedRates};
 use crate::ptest::mxp::{Refined, RefinementGuard};
 use crate::ptest::refining::RefinementLeft;
@@ -28,7 +28,8 @@ pub struct Unprotected<'c> {
     comm: &'c Comm,
     n: usize,
     nb: usize,
-    deadline: Deadline,
+    /// The end of the job's time, in seconds since 1970, if it is limited.
+    end_unix: Option<f64>,
     /// Whether the time may end: by the clock, or by a signal that the job listens to.
     may_end: bool,
     schedule: CheckpointSchedule,
@@ -46,14 +47,14 @@ impl<'c> Unprotected<'c> {
         settings: &Settings,
         rates: GuessedRates,
     ) -> Self {
-        let deadline = Deadline { end_unix: settings.time_limit.end() };
+        let end_unix = settings.time_limit.end();
         Self {
             memory,
             comm,
             n: spec.n,
             nb: spec.nb,
-            deadline,
-            may_end: deadline.end_unix.is_some() || settings.is_on(),
+            end_unix,
+            may_end: end_unix.is_some() || settings.is_on(),
             schedule: CheckpointSchedule::guess(spec, settings, rates, 0),
             cut_at: Instant::now(),
             cut_panel: 0,
@@ -69,13 +70,13 @@ impl<'c> Unprotected<'c> {
         panel_after: impl FnOnce(f64) -> usize,
     ) -> Result<usize, SolveError> {
         let is_asked = collect::any(self.comm, deadline::is_asked())?;
-        let now = now_unix();
-        let stops = is_asked || self.deadline.is_over(now, &NOTHING_TO_SAVE);
-        let seconds = self.deadline.look_after(now, &NOTHING_TO_SAVE);
+        let left = TimeLeft(self.end_unix.map_or(f64::INFINITY, |end| end - now_unix()));
+        let stops = is_asked || left.is_over(&NOTHING_TO_SAVE);
+        let seconds = left.look_after(&NOTHING_TO_SAVE);
         let look = panel_after(seconds.min(TUNING.look_for_signals_seconds as f64));
         match collect::broadcast_one(self.comm, [usize::from(stops), look], 0)? {
             [0, look] => Ok(look),
-            _ => Err(self.deadline.time_up_unsaved(now, column)),
+            _ => Err(left.time_up_unsaved(column)),
         }
     }
 }

@@ -138,7 +138,7 @@ far_end() {
     taskset -c $(( ${place:-${host#n}} % $(nproc) )) \
         nsenter -t "$pid" -m -u -i -n -p -- /usr/bin/env -i \
         PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/mnt \
-        XDG_CACHE_HOME='@CACHE@' \
+        XDG_CACHE_HOME='@CACHE@' HWLOC_PLUGINS_PATH=/nowhere HWLOC_COMPONENTS=-linuxio \
         /bin/sh -c "cd /mnt; $*"
 }
 # What is on its way while the link is cut comes when it is healed.

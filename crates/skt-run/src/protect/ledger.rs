@@ -314,12 +314,12 @@ pub(crate) fn kept_choices(
     }
     // Where all memory is lost, the images of a level have it in their states. Those of a level
     // that fails now are found, and compared, when the test is opened.
-    let states = settings.levels.0.iter().filter(|_| is_keeper).filter_map(|level| {
-        let found = folder::newest_state(&level.folder, &settings.run_id).ok()??;
-        Some(((found.test, found.generation), found.state?))
-    });
-    let newest = states.max_by_key(|(at, _)| *at);
-    let newest = newest.and_then(|(at, state)| Some((at, Chosen::kept_in(&state)?)));
+    let states =
+        settings.levels.0.iter().filter(|_| is_keeper).filter_map(|level| {
+            folder::newest_state(&level.folder, &settings.run_id).ok().flatten()
+        });
+    let newest = states.max_by_key(|found| found.at);
+    let newest = newest.and_then(|found| Some((found.at, Chosen::kept_in(&found.state)?)));
     let all = collect::all_gather_some_json(world, newest.as_ref())?.into_iter();
     let newest = all.map(|(_, found)| found).max_by(|a: &(_, Chosen), b| a.0.cmp(&b.0));
     Ok(newest.map(|(_, chosen)| chosen))

@@ -212,25 +212,29 @@ pub struct StoredImages {
     pub state: Option<Vec<u8>>,
 }
 
-/// All images of this user in `parent`, by run, test, start and epoch.
-pub fn stored_images(parent: &Path) -> io::Result<Vec<StoredImages>> {
-    stored_images_of(parent, |_| true)
-}
-
-/// The images of the runs that `is_meant` selects.
-fn stored_images_of(
-    parent: &Path,
-    is_meant: impl Fn(&str) -> bool,
-) -> io::Result<Vec<StoredImages>> {
-    let above = File::open(parent).map_err(at(parent))?;
-    let mut all: BTreeMap<(String, usize, Generation), StoredImages> = BTreeMap::new();
+/// The names in `parent` of what look like folders of this user's runs, each with its run, sorted.
+fn runs_in(parent: &Path) -> io::Result<Vec<(String, String)>> {
     let prefix = folder_name("");
+    let mut runs = Vec::new();
     for entry in std::fs::read_dir(parent).map_err(at(parent))? {
         let name = entry.map_err(at(parent))?.file_name();
-        let run = name.to_str().and_then(|name| name.strip_prefix(&prefix));
-        let Some(run) = run.filter(|run| is_meant(run)) else { continue };
-        let Some(mut folder) = folder_of(&above, parent, run, 0)? else { continue };
-        let header = HeaderLayout::new(run, 1, 0);
+        let Some(name) = name.to_str() else { continue };
+        let Some(run) = name.strip_prefix(&prefix) else { continue };
+        runs.push((name.to_owned(), run.to_owned()));
+    }
+    runs.sort();
+    Ok(runs)
+}
+
+/// All images of this user in `parent`, by run, test, start and epoch.
+pub fn stored_images(parent: &Path) -> io::Result<Vec<StoredImages>> {
+    let above = File::open(parent).map_err(at(parent))?;
+    let mut all: BTreeMap<(String, usize, Generation), StoredImages> = BTreeMap::new();
+    for (name, run) in runs_in(parent)? {
+        let Some(mut folder) = ImageFolder::enter(&above, parent.join(&name), &name, 0)? else {
+            continue;
+        };
+        let header = HeaderLayout::new(&run, 1, 0);
         for name in folder.names().map_err(at(&folder.path))? {
             let Some((test, file)) = parse_name(&name) else { continue };
             let FileId { generation, ranks } = file;
@@ -245,9 +249,9 @@ fn stored_images_of(
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 file => file?.metadata().map_err(at(&folder.path))?,
             };
-            let key = (run.to_owned(), test, generation);
+            let key = (run.clone(), test, generation);
             let images = all.entry(key).or_insert_with(|| StoredImages {
-                run: run.to_owned(),
+                run: run.clone(),
                 test,
                 generation,
                 ranks: 0,
@@ -273,12 +277,32 @@ pub fn tests_with_images(parent: &Path, run: &str) -> io::Result<BTreeSet<usize>
     Ok(names.iter().filter_map(|name| Some(parse_name(name)?.0)).collect())
 }
 
-/// The images of a run of this user in `parent` that have the newest state of its latest test; none
-/// if there are no complete images.
-pub fn newest_state(parent: &Path, run: &str) -> io::Result<Option<StoredImages>> {
-    let all = stored_images_of(parent, |other| other == run)?.into_iter();
-    let whole = all.filter(|images| images.state.is_some());
-    Ok(whole.max_by_key(|images| (images.test, images.generation)))
+/// The state in complete images.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageState {
+    /// The test of the run, and the start and the epoch of the images: later ones are greater.
+    pub at: (usize, Generation),
+    /// The state of the application.
+    pub state: Vec<u8>,
+}
+
+/// The state in the newest complete images that a run of this user has in `parent`, of its latest
+/// test; none if there are no such images.
+pub fn newest_state(parent: &Path, run: &str) -> io::Result<Option<ImageState>> {
+    let above = File::open(parent).map_err(at_parent(parent))?;
+    let Some(mut folder) = folder_of(&above, parent, run, 0)? else { return Ok(None) };
+    let names = folder.names().map_err(at(&folder.path))?;
+    let mut all: Vec<_> = names.iter().filter_map(|name| parse_name(name)).collect();
+    all.sort_unstable_by_key(|(test, file)| std::cmp::Reverse((*test, file.generation)));
+    let header = HeaderLayout::new(run, 1, 0);
+    for (test, file) in all {
+        folder.test = test;
+        if let Some(SealState::Sealed(seal)) = folder.seal_in(file, &header) {
+            let at = (test, file.generation);
+            return Ok(Some(ImageState { at, state: seal.record.state().to_vec() }));
+        }
+    }
+    Ok(None)
 }
 
 /// The folder of a run in `parent`, which is open as `above`.

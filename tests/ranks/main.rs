@@ -1,6 +1,5 @@
 //! The solver, its checkpoints and its checksums on ranks of one process: threads, and simulated
-//! ranks that are killed at their steps. One program, as each would compile the solver for those
-//! ranks once more.
+//! ranks that are killed at their steps.
 
 mod abft;
 mod base_spec;

@@ -3,14 +3,14 @@
 
 mod abft;
 mod base_spec;
-#[path = "../../benches/counted/mod.rs"]
+#[path = "../../../../benches/counted/mod.rs"]
 mod counted;
-#[path = "../dice/mod.rs"]
+#[path = "../../../../tests/dice/mod.rs"]
 mod dice;
 mod drill;
 mod elimination;
 mod mxp_system;
-#[path = "../soak/mod.rs"]
+#[path = "../../../../tests/soak/mod.rs"]
 mod soak;
 
 mod abft_ranks;

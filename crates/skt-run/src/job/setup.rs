@@ -151,7 +151,8 @@ impl Pinned {
         let pinning = Pinning::new(located.machine(), &located.cores, &wanted)?;
         agreed(world, pinning.plan.refusal.clone().map_or(Ok(()), Err))?;
         let team = pinning.start_team(threads).map_err(|why| {
-            let remedy = "lower --threads or raise ulimit -u";
+            let remedy = "lower --threads, or raise the limit of processes (ulimit -u) or of \
+                          addresses (ulimit -v)";
             let text = format!("cannot start {threads} threads a rank: {why}; {remedy}");
             JobError::new(End::Local { is_permanent: true }, text)
         })?;

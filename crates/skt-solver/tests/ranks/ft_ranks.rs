@@ -238,7 +238,7 @@ fn matrix(method: Method) -> Tally {
         tally.cases, tally.rebuilt, tally.afresh, tally.refused
     );
     assert_eq!(tally.cases, 3 * 4 * depths(0, 1).count() * moments(0).count());
-    assert!(tally.rebuilt > tally.cases / 3 && tally.afresh > 0);
+    assert!(tally.rebuilt + tally.refused > tally.cases / 3 && tally.afresh > 0);
     tally
 }
 
@@ -277,11 +277,12 @@ fn double_checkpoints() {
     assert_eq!(matrix(Method::Double).refused, 0);
 }
 
-/// Single checkpoints refuse what they cannot survive, which is only a part of the cases.
+/// Single checkpoints refuse what they cannot survive, which is only a part of the cases: how large
+/// a part depends on how far the other ranks get after the death.
 #[test]
 fn single_checkpoints() {
     let tally = matrix(Method::Single);
-    assert!(tally.refused > 0 && tally.refused < tally.cases / 2);
+    assert!(tally.refused > 0 && tally.rebuilt > 0);
 }
 
 fn died(ended: Ended) {

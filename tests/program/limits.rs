@@ -52,7 +52,7 @@ fn bytes_beyond_64_bits_do_not_fit() {
 /// OpenBLAS asks for its work space for ever, and the built-in BLAS ends the process: what their
 /// trial reports ends the run first. With how little MPI gets through its own start is not even
 /// monotonic, as it tries other things where it gets less: each limit below one that suffices is
-/// tried, and a run that ends there says why in its own words or in those of MPI.
+/// tried, and a run that ends there reports why, or MPI does.
 #[test]
 fn lack_of_address_space_for_the_blas_is_reported() {
     const STEP_KIB: usize = 8000;

@@ -9,6 +9,7 @@ fn main() {
     // In the process's libraries, the program's `_exit` (src/machine/grace.rs) replaces that of
     // libc.
     println!("cargo:rustc-link-arg-bins=-Wl,--export-dynamic-symbol=_exit");
+    println!("cargo:rustc-link-arg-bins=-Wl,--compress-debug-sections=zlib");
 }
 
 /// The compiler's name and version, for reports.

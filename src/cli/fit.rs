@@ -238,10 +238,14 @@ mod tests {
         Room { ranks, bytes, asked, ..Room::default() }
     }
 
+    fn pace() -> Pace {
+        Pace::by_model(4e10)
+    }
+
     /// The fit of a run of `mxp` or HPL by the memory, or by the time if the room has one.
     fn fitted(room: &Room, is_mxp: bool) -> Result<Fitted, ConfigError> {
         let spec = base(room, 1, is_mxp, "test")?;
-        fit(&spec, &grids(&spec, room.ranks), room, &Pace::measure(1)?.0)
+        fit(&spec, &grids(&spec, room.ranks), room, &pace())
     }
 
     fn sized(ranks: usize, bytes: u64, asked: &str) -> Fitted {
@@ -351,7 +355,7 @@ mod tests {
             let chosen = sized(ranks, gib << 30, "abft").spec;
             for grid in grids(&chosen, ranks) {
                 let room = room(ranks, gib << 30, "abft");
-                let other = fit(&chosen, &[grid], &room, &Pace::measure(1).unwrap().0).unwrap();
+                let other = fit(&chosen, &[grid], &room, &pace()).unwrap();
                 assert!(other.spec.n[0] <= chosen.n[0], "{ranks} ranks: {grid:?}");
             }
         }
@@ -359,7 +363,7 @@ mod tests {
 
     #[test]
     fn n_is_the_largest_multiple_of_nb_within_the_time() {
-        let pace = Pace::measure(1).unwrap().0;
+        let pace = pace();
         let timed = |seconds: f64| {
             let room = Room { seconds: Some(seconds), ..room(4, 1 << 44, "none") };
             let spec = base(&room, 1, false, "test").unwrap();

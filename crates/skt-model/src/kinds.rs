@@ -72,30 +72,21 @@ impl NodeKinds {
         self.list().last().map(|kind| kind.core_flops)
     }
 
-    /// The kind of a node, the nodes being in the order of [`Self::list`].
-    fn kind(&self, node: usize) -> usize {
-        let mut before = 0;
-        let holds = |kind: &NodeKind| {
-            before += kind.nodes;
-            node < before
-        };
-        self.list().iter().position(holds).expect("no more ranks than the nodes have")
-    }
-
-    /// The nodes of the first and the last rank of a process column of `p` ranks. Ranks fill the
-    /// nodes, the fastest first, and the process columns one by one.
-    fn nodes_of_column(column: usize, p: usize, ranks_per_node: usize) -> [usize; 2] {
-        [column * p, (column + 1) * p - 1].map(|rank| rank / ranks_per_node)
-    }
-
     /// Of each process column: the rate of its slowest rank. None where all nodes are equally fast.
+    /// Ranks fill the nodes, the fastest first, and the process columns one by one.
     pub fn column_core_flops(&self, ranks_per_node: usize, (p, q): (usize, usize)) -> Vec<f64> {
         if self.are_equal() {
             return Vec::new();
         }
         let rate = |column: usize| {
-            let [_, last] = Self::nodes_of_column(column, p, ranks_per_node);
-            self.kinds[self.kind(last)].core_flops
+            let last_node = ((column + 1) * p - 1) / ranks_per_node;
+            let mut nodes = 0;
+            let holds = |kind: &&NodeKind| {
+                nodes += kind.nodes;
+                last_node < nodes
+            };
+            let kind = self.list().iter().find(holds);
+            kind.expect("no more ranks than the nodes have").core_flops
         };
         (0..q).map(rate).collect()
     }
@@ -105,18 +96,6 @@ impl NodeKinds {
         let mean = self.mean_core_flops();
         let flops = self.column_core_flops(ranks_per_node, grid);
         flops.into_iter().map(|flops| flops / mean).collect()
-    }
-
-    /// Number of process columns whose ranks are on nodes of several kinds.
-    pub fn mixed_columns(&self, ranks_per_node: usize, (p, q): (usize, usize)) -> usize {
-        if self.are_equal() {
-            return 0;
-        }
-        let is_mixed = |column: &usize| {
-            let [first, last] = Self::nodes_of_column(*column, p, ranks_per_node);
-            self.kind(first) != self.kind(last)
-        };
-        (0..q).filter(is_mixed).count()
     }
 }
 
@@ -153,9 +132,7 @@ mod tests {
         // Three ranks a node: those of the fast nodes are 0 to 5, in two columns and a half.
         let kinds = kinds(&[(2, 30.0), (2, 40.0)]).unwrap();
         assert_eq!(kinds.column_core_flops(3, (2, 6)), [40.0, 40.0, 40.0, 30.0, 30.0, 30.0]);
-        assert_eq!(kinds.mixed_columns(3, (2, 6)), 0);
         assert_eq!(kinds.column_core_flops(3, (4, 3)), [40.0, 30.0, 30.0]);
-        assert_eq!(kinds.mixed_columns(3, (4, 3)), 1);
     }
 
     #[test]

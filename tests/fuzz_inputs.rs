@@ -42,7 +42,7 @@ use skt_run::protect::ledger::Ledger;
 use skt_run::protect::{Settings, result};
 use skt_run::record::Outcome;
 use skt_solver::comm::threads;
-use skt_store::segments::node_store::StoreRoom;
+use skt_store::segments::node_store::{NodeStore, StoreRoom};
 use skt_store::store::{Files, SegmentInfo, Store as _, SysvLimits};
 use skt_studies::sim::trace::Trace;
 
@@ -586,19 +586,22 @@ fn answers_of_nodes() {
         ended: 1,
         ranks: 2,
         stopped: 1,
-        run_bytes: 4096,
         available_bytes: 1 << 30,
         oom_kills: OomKills { machine: Some(3), group: Some(1) },
-        store_room: Some(StoreRoom::default()),
-        sysv: Some(SysvLimits {
-            shmmax_bytes: 1 << 30,
-            shmall_pages: 1 << 20,
-            shmmni: 4096,
-            used_pages: 7,
-            page_bytes: NonZeroU64::new(4096).unwrap(),
-            segments: 2,
-        }),
-        warnings: vec!["RemoveIPC=yes".into()],
+        store: NodeStore {
+            run_bytes: 4096,
+            room: Some(StoreRoom::default()),
+            sysv: Some(SysvLimits {
+                shmmax_bytes: 1 << 30,
+                shmall_pages: 1 << 20,
+                shmmni: 4096,
+                used_pages: 7,
+                page_bytes: NonZeroU64::new(4096).unwrap(),
+                segments: 2,
+            }),
+            void: None,
+            warnings: vec!["RemoveIPC=yes".into()],
+        },
         addresses: vec![Address { interface: "ib0".into(), ip: "10.77.0.11".parse().unwrap() }],
         links: vec![Link { to: "n2".into(), found: LinkState::Dead("no route".into()) }],
         ..Answer::default()

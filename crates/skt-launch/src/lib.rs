@@ -172,7 +172,13 @@ pub fn run(options: LaunchOptions) -> Result<Exit, SupervisorError> {
 
 #[cfg(test)]
 mod tests {
+    use skt_store::segments::node_store::NodeStore;
+
     use crate::probe::{Answer, program_checksum};
+
+    pub(crate) fn with_bytes(run_bytes: u64) -> NodeStore {
+        NodeStore { run_bytes, ..NodeStore::default() }
+    }
 
     /// The answer of a healthy node to the first question.
     pub(crate) fn answer() -> Answer {

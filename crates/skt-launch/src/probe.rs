@@ -25,10 +25,10 @@ use skt_host::counters::Root;
 use skt_host::counters::oom_kills::OomKills;
 use skt_host::process::ending_processes;
 use skt_store::codec::checksum;
-use skt_store::segments::node_store::{NodeStore, StoreRoom};
+use skt_store::segments::node_store::NodeStore;
 use skt_store::segments::role::is_mark;
 use skt_store::segments::{self, lock};
-use skt_store::store::{Store, StoreError, StoreKind, SysvLimits, host};
+use skt_store::store::{Store, StoreError, StoreKind, host};
 
 /// The mark before an answer: a login shell may print a greeting before it.
 const MARK: &str = "@skt-hpl-probe@";
@@ -54,22 +54,14 @@ pub struct Answer {
     /// Number of ranks of the run on the node, if the question was to look for them.
     pub ranks: usize,
     pub stopped: usize,
-    pub run_bytes: u64,
     pub available_bytes: u64,
     /// Processes that the kernel has ended for want of memory.
     pub oom_kills: OomKills,
-    /// The room in the store, if it is a folder of a file system that has a bound.
-    pub store_room: Option<StoreRoom>,
-    /// Limits of a store of System V segments, and how much of them other runs use.
-    pub sysv: Option<SysvLimits>,
+    pub store: NodeStore,
     /// Why the store of segments cannot be used; `None` if it can.
     pub no_store: Option<String>,
-    /// Why no segment in the store outlives its processes; `None` if segments do.
-    pub void_store: Option<String>,
     /// Why images of this run are still on the node's disks although they were to be removed.
     pub images_stay: Option<String>,
-    /// Settings of the node by which a run may lose its segments.
-    pub warnings: Vec<String>,
     pub addresses: Vec<Address>,
     /// What the node found about the links that it was to try.
     pub links: Vec<Link>,
@@ -170,13 +162,9 @@ fn probe_data(answer: &mut Answer, keeps: &DataLocation, question: &Question) {
         }
         _ => Ok(()),
     };
-    match cleaned.and_then(|()| segments::run_bytes(&*store, run_id)) {
-        Ok(bytes) => answer.run_bytes = bytes,
-        Err(error) => answer.no_store = Some(error.to_string()),
-    }
-    let found = NodeStore::ask(&kind, &*store, run_id);
-    (answer.sysv, answer.store_room) = (found.sysv, found.room);
-    (answer.void_store, answer.warnings) = (found.void, found.warnings);
+    let listed = cleaned.and_then(|()| segments::run_bytes(&*store, run_id));
+    answer.no_store = listed.err().map(|error| error.to_string());
+    answer.store = NodeStore::ask(&kind, &*store, run_id);
 }
 
 /// Removes all segments of a run: its checkpoints and the locks that killed ranks left, and with
@@ -232,6 +220,13 @@ impl Answer {
         })
     }
 
+    /// The memory for a run that needs `need_bytes`, if it is too little. The start waits for memory
+    /// that ending processes give back.
+    pub(crate) fn too_little(&self, need_bytes: u64) -> Option<u64> {
+        let have_bytes = self.available_bytes.saturating_add(self.store.run_bytes);
+        (self.ending == 0 && have_bytes < need_bytes).then_some(have_bytes)
+    }
+
     /// Why the node cannot take part with `ranks` ranks of this program or the user's; `None` if it
     /// can. `need_bytes` is the size of a rank's segments on the nodes that have some,
     /// `planned_bytes` their size by the configuration.
@@ -257,20 +252,11 @@ impl Answer {
         if self.immortal > 0 {
             return Some(format!("{} rank(s) of an earlier start cannot be ended", self.immortal));
         }
-        let store = NodeStore {
-            run_bytes: self.run_bytes,
-            room: self.store_room.clone(),
-            sysv: self.sysv,
-            void: self.void_store.clone(),
-            ..NodeStore::default()
-        };
-        if let Some(why) = store.lack(ranks, planned_bytes.max(need_bytes)) {
+        if let Some(why) = self.store.lack(ranks, planned_bytes.max(need_bytes)) {
             return Some(why);
         }
         let need = need_bytes.saturating_mul(ranks);
-        let have = self.available_bytes.saturating_add(self.run_bytes);
-        // The start waits for memory that ending processes give back.
-        if self.ending == 0 && have < need {
+        if let Some(have) = self.too_little(need) {
             let (have, need) = (bytes_unlike(have, need), bytes_unlike(need, have));
             return Some(format!("{have} of {need} of memory are available"));
         }
@@ -306,6 +292,8 @@ mod tests {
     use skt_checkpoint::checkpoint::level::folder::{ImageFolder, stored_images};
     use skt_checkpoint::checkpoint::level::{Disk, Generation, Slot, SpacedRanks};
     use skt_checkpoint::checkpoint::record::StartId;
+    use skt_store::segments::node_store::StoreRoom;
+    use skt_store::store::SysvLimits;
 
     fn question(store: String, image_folders: Vec<PathBuf>, purpose: Purpose) -> Question {
         let (run, run_id) = ("r".to_owned(), "r".to_owned());
@@ -345,10 +333,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = format!("file:{}", folder.path().display());
         let question = question(store, Vec::new(), Purpose::Check);
-        let free = answer_of(&question).store_room.map(|room| room.free_bytes);
+        let free = answer_of(&question).store.room.map(|room| room.free_bytes);
         assert!(free.is_some_and(|bytes| bytes > 0 && bytes < u64::MAX), "{free:?}");
         let keeps = question.keeps.map(|keeps| DataLocation { store: "sysv".into(), ..keeps });
-        assert_eq!(answer_of(&Question { keeps, ..question }).store_room, None);
+        assert_eq!(answer_of(&Question { keeps, ..question }).store.room, None);
     }
 
     #[test]
@@ -372,8 +360,9 @@ mod tests {
                 free_bytes: mebibytes(free),
                 tmpfs: Some((mebibytes(500), "/dev/shm".into())),
             };
-            let (store_room, run_bytes) = (free.map(room), mebibytes(run_bytes));
-            Answer { store_room, run_bytes, ..answer() }.fault(2, 0, mebibytes(100), None)
+            let run_bytes = mebibytes(run_bytes);
+            let store = NodeStore { room: free.map(room), run_bytes, ..NodeStore::default() };
+            Answer { store, ..answer() }.fault(2, 0, mebibytes(100), None)
         };
         assert_eq!(
             fault(Some(190), 0).unwrap(),
@@ -388,9 +377,9 @@ mod tests {
 
     #[test]
     fn volatile_store_is_a_fault_for_protected_runs_only() {
-        let void_store = Some("forced".to_owned());
-        let fault =
-            |bytes| Answer { void_store: void_store.clone(), ..answer() }.fault(2, 0, bytes, None);
+        let store = NodeStore { void: Some("forced".to_owned()), ..NodeStore::default() };
+        let answer = Answer { store, ..answer() };
+        let fault = |bytes| answer.fault(2, 0, bytes, None);
         assert_eq!(fault(0), None);
         assert_eq!(fault(1).as_deref(), Some("its store keeps nothing: forced"));
     }
@@ -413,7 +402,10 @@ mod tests {
             page_bytes: NonZeroU64::new(4096).unwrap(),
             segments: 0,
         };
-        let low = |limits| Answer { sysv: Some(limits), ..answer() }.fault(2, 0, 98 * 4096, None);
+        let low = |limits| {
+            let store = NodeStore { sysv: Some(limits), ..NodeStore::default() };
+            Answer { store, ..answer() }.fault(2, 0, 98 * 4096, None)
+        };
         assert_eq!((low(limits), low(SysvLimits { used_pages: 800, ..limits })), (None, None));
         for (limits, said) in [
             (SysvLimits { shmmax_bytes: 99 * 4096, ..limits }, "kernel.shmmax = 405504, 409600 is"),

@@ -104,7 +104,7 @@ impl Survey {
     pub fn warnings(&self) -> BTreeMap<String, Vec<&str>> {
         let mut by_text: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for (name, answer) in &self.answers {
-            for warning in &answer.warnings {
+            for warning in &answer.store.warnings {
                 by_text.entry(warning.clone()).or_default().push(name);
             }
         }
@@ -347,7 +347,7 @@ impl<'a> ProbeRound<'a> {
                     self.slowest_opening = self.slowest_opening.max(opening);
                     let host = self.inquiry.pool.active.iter().find(|host| host.name == probe.name);
                     let ranks = host.map_or(1, |host| host.slots as u64).max(1);
-                    self.held_bytes = self.held_bytes.max(answer.run_bytes / ranks);
+                    self.held_bytes = self.held_bytes.max(answer.store.run_bytes / ranks);
                     self.lines.keep(&probe.name, probe.line);
                     Outcome::Answer(answer, probe.is_new)
                 }

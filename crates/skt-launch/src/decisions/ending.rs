@@ -156,7 +156,7 @@ impl Decisions {
             );
             self.notify("unclean", text);
         } else if silent.is_empty()
-            && answers.clone().any(|answer| answer.run_bytes > 0)
+            && answers.clone().any(|answer| answer.store.run_bytes > 0)
             && answers.all(|answer| answer.immortal == 0 && answer.no_store.is_none())
         {
             // No node has a segment left that the marks would be needed for.

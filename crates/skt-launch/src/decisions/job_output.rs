@@ -174,7 +174,7 @@ impl Decisions {
         let asked: Vec<_> =
             holders.filter_map(|name| Some((survey.answers.get(&name)?, name))).collect();
         let has_none = |answer: &Answer| {
-            answer.run_bytes == 0 && answer.no_store.is_none() && answer.immortal == 0
+            answer.store.run_bytes == 0 && answer.no_store.is_none() && answer.immortal == 0
         };
         for (_, name) in asked.iter().filter(|(answer, _)| has_none(answer)) {
             self.note_hollow(name);

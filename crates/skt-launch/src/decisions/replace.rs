@@ -94,7 +94,7 @@ impl Decisions {
         let most: usize = lost.iter().map(|name| self.max_of_a_group(name)).sum();
         let parities = self.options.parities;
         // Of an earlier start, or of another command.
-        let is_there = || self.answers.values().any(|answer| answer.run_bytes > 0);
+        let is_there = || self.answers.values().any(|answer| answer.store.run_bytes > 0);
         let has_data = self.options.is_protected && (self.has_lived() || is_there());
         (lost.len() > before && has_data && most > parities).then(|| {
             format!(
@@ -303,9 +303,7 @@ impl Decisions {
         let (options, ranks) = (&self.options, ranks as u64);
         let of_rank = options.sharing.rank_bytes.max(options.rank_bytes).max(self.held_bytes);
         let need_bytes = of_rank.saturating_mul(ranks);
-        let have_bytes = answer.available_bytes.saturating_add(answer.run_bytes);
-        // The start waits for memory that ending processes give back.
-        if answer.ending == 0 && have_bytes < need_bytes {
+        if let Some(have_bytes) = answer.too_little(need_bytes) {
             let have = bytes_unlike(have_bytes, need_bytes);
             let need = bytes_unlike(need_bytes, have_bytes);
             let missing = bytes_unlike(need_bytes - have_bytes, 0);

@@ -12,7 +12,7 @@ use crate::links::verdict::partners;
 use crate::links::{Link, LinkState};
 use crate::program::{ProcessEnd, Program, RankEnd};
 use crate::state::Status;
-use crate::tests::answer;
+use crate::tests::{answer, with_bytes};
 use skt_checkpoint::heartbeat::{CorruptionReport, DataLocation, Heartbeat, UnfitHost};
 use skt_config::launch::NoSpare;
 use skt_config::{LaunchDraft, LaunchSettings};
@@ -67,7 +67,7 @@ fn state(spares: &[&str]) -> SupervisorState {
 fn survey(pool: &Pool, run_bytes: u64) -> Survey {
     let mut survey = Survey::default();
     for host in pool.active.iter().chain(&pool.spares) {
-        let answer = Answer { run_bytes, ..answer() };
+        let answer = Answer { store: with_bytes(run_bytes), ..answer() };
         survey.answers.insert(host.name.clone(), answer);
         survey.health.insert(host.name.clone(), Health::Well);
     }
@@ -502,7 +502,7 @@ fn undisturbed_run_leaves_no_data() {
 }
 
 fn has_no_data(survey: &mut Survey) {
-    survey.answers.values_mut().for_each(|answer| answer.run_bytes = 0);
+    survey.answers.values_mut().for_each(|answer| answer.store.run_bytes = 0);
 }
 
 #[test]
@@ -906,7 +906,7 @@ fn segments_missing_between_two_starts_are_reported() {
         play.decisions.state.keeps = Some(keeps("r"));
         let have = |survey: &mut Survey| {
             for (answer, bytes) in survey.answers.values_mut().zip(bytes) {
-                answer.run_bytes = bytes;
+                answer.store.run_bytes = bytes;
             }
         };
         play.play(&format!("beats {beats}\nfails")).answer(have, follows);
@@ -1145,7 +1145,7 @@ fn what_a_first_probe_may_find() {
     // Warnings and leftovers are reported once.
     let warn = |survey: &mut Survey| {
         for (index, answer) in survey.answers.values_mut().take(2).enumerate() {
-            (answer.ended, answer.warnings) = (1 + index, vec!["swap".to_owned()]);
+            (answer.ended, answer.store.warnings) = (1 + index, vec!["swap".to_owned()]);
         }
     };
     let left = "ended: 3 rank(s) of the last start were left | ";
@@ -1313,7 +1313,7 @@ fn unreached_nodes_beyond_the_parities_are_kept() {
     Play::computing(options(), &spares).play(&(twice("n2") + "giving up: n2: out of | end 75"));
     // A node that has lost its memory while no job ran is one of the losses.
     let mut play = Play::computing(options(), &spares).play("without n2");
-    let empty = |survey: &mut Survey| survey.answers.get_mut("n1").unwrap().run_bytes = 0;
+    let empty = |survey: &mut Survey| survey.answers.get_mut("n1").unwrap().store.run_bytes = 0;
     play.answers(empty, &ALL);
     play.play(
         "launches 1 n1 n2 n3 --resume require; reaches-none

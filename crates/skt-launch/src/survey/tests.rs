@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
-use crate::tests::answer;
+use crate::tests::{answer, with_bytes};
 
 fn pool(active: &[&str], spares: &[&str]) -> Pool {
     let hosts = |names: &[&str]| {
@@ -125,7 +125,7 @@ fn answers_follow_greetings_and_faults_are_reported() {
     assert!(why.contains("No such file"), "{why}");
     // A spare needs memory for the segments that it rebuilds.
     let reach = |name: &str| match name {
-        "n1" => with(Answer { run_bytes: 1 << 30, available_bytes: 5, ..answer() }),
+        "n1" => with(Answer { store: with_bytes(1 << 30), available_bytes: 5, ..answer() }),
         _ => with(Answer { available_bytes: (1 << 30) - 1, ..answer() }),
     };
     let mut nodes = pool(&["n1", "s1"], &[]);

@@ -59,7 +59,8 @@ impl StoreRoom {
 }
 
 /// A node's report about its store.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct NodeStore {
     /// Bytes of the run's segments that exist.
     pub run_bytes: u64,

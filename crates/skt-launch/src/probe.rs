@@ -163,8 +163,10 @@ fn probe_data(answer: &mut Answer, keeps: &DataLocation, question: &Question) {
         _ => Ok(()),
     };
     let listed = cleaned.and_then(|()| segments::run_bytes(&*store, run_id));
-    answer.no_store = listed.err().map(|error| error.to_string());
     answer.store = NodeStore::ask(&kind, &*store, run_id);
+    // What decides whether the node has data is one listing: none is known if that fails.
+    answer.store.run_bytes = *listed.as_ref().unwrap_or(&0);
+    answer.no_store = listed.err().map(|error| error.to_string());
 }
 
 /// Removes all segments of a run: its checkpoints and the locks that killed ranks left, and with

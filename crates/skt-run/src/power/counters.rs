@@ -2,11 +2,13 @@
 //! takes.
 
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::curve::{Curve, LONGEST_BETWEEN, PowerPiece};
+use super::lock;
 use crate::record::energy::EnergyReading;
 use skt_host::counters::Root;
 use skt_host::counters::power::{Channel, CounterReading, EnergySource, Quantity};
@@ -20,14 +22,21 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// The readings of a source, one after the other.
 #[derive(Debug)]
 struct Tracker {
+    root: Root,
+    since: Instant,
     source: EnergySource,
     last: Option<(f64, CounterReading)>,
     curve: Curve,
 }
 
 impl Tracker {
-    fn new(source: EnergySource) -> Self {
-        Self { source, last: None, curve: Curve::default() }
+    fn new(root: Root, source: EnergySource) -> Self {
+        Self { root, since: Instant::now(), source, last: None, curve: Curve::default() }
+    }
+
+    fn sample(&mut self) {
+        let reading = self.source.read(&self.root);
+        self.add(self.since.elapsed().as_secs_f64(), reading);
     }
 
     /// Adds a reading at `seconds`, or `None` if the source did not answer. Power since the
@@ -79,58 +88,29 @@ fn watts(channel: &Channel, seconds: f64, first: f64, last: f64) -> Option<[f64;
 /// Samples the energy of this node once a second until it is dropped.
 #[derive(Debug)]
 pub(super) struct Sampler {
-    shared: Arc<Shared>,
+    tracker: Arc<Mutex<Tracker>>,
+    /// Dropped to end the thread.
+    ends: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    root: Root,
-    since: Instant,
-    state: Mutex<SamplerState>,
-    ends: Condvar,
-}
-
-#[derive(Debug)]
-struct SamplerState {
-    tracker: Tracker,
-    is_over: bool,
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, SamplerState> {
-        // Each change of the state is whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn sample(&self, SamplerState { tracker, .. }: &mut SamplerState) {
-        let reading = tracker.source.read(&self.root);
-        tracker.add(self.since.elapsed().as_secs_f64(), reading);
-    }
-
-    fn run(&self) {
-        let mut state = self.lock();
-        while !state.is_over {
-            self.sample(&mut state);
-            let waited = self.ends.wait_timeout(state, INTERVAL);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
 }
 
 impl Sampler {
     pub(crate) fn start(root: Root, source: EnergySource) -> io::Result<Self> {
-        let state = Mutex::new(SamplerState { tracker: Tracker::new(source), is_over: false });
-        let shared = Shared { root, since: Instant::now(), state, ends: Condvar::new() };
-        let (shared, thread) = (Arc::new(shared), thread::Builder::new().name("power".to_owned()));
-        let of_thread = shared.clone();
-        let thread = thread.spawn(move || of_thread.run())?;
-        Ok(Self { shared, thread: Some(thread) })
+        let tracker = Arc::new(Mutex::new(Tracker::new(root, source)));
+        let (of_thread, (ends, is_over)) = (tracker.clone(), mpsc::channel());
+        let run = move || loop {
+            lock(&of_thread).sample();
+            if is_over.recv_timeout(INTERVAL) != Err(RecvTimeoutError::Timeout) {
+                break;
+            }
+        };
+        let thread = thread::Builder::new().name("power".to_owned()).spawn(run)?;
+        Ok(Self { tracker, ends: Some(ends), thread: Some(thread) })
     }
 
     /// Takes a sample now.
     pub(crate) fn sample(&self) {
-        self.shared.sample(&mut self.shared.lock());
+        lock(&self.tracker).sample();
     }
 
     /// The energy of a time of `seconds` of which `before_seconds` had passed at `origin`, as far
@@ -143,16 +123,17 @@ impl Sampler {
         seconds: f64,
     ) -> Option<EnergyReading> {
         const PAUSE: Duration = Duration::from_millis(20);
-        let origin = origin.saturating_duration_since(self.shared.since).as_secs_f64();
-        let (end, asked) = (origin + seconds - before_seconds, Instant::now());
+        let asked = Instant::now();
         loop {
-            let mut state = self.shared.lock();
-            self.shared.sample(&mut state);
-            let Tracker { source, curve, .. } = &state.tracker;
+            let mut tracker = lock(&self.tracker);
+            tracker.sample();
+            let Tracker { since, source, curve, .. } = &*tracker;
+            let origin = origin.saturating_duration_since(*since).as_secs_f64();
+            let end = origin + seconds - before_seconds;
             if curve.end().is_some_and(|known| known >= end) || asked.elapsed() > PATIENCE {
                 return curve.reading(end, seconds, &source.name, &source.covers);
             }
-            drop(state);
+            drop(tracker);
             thread::sleep(PAUSE);
         }
     }
@@ -160,8 +141,7 @@ impl Sampler {
 
 impl Drop for Sampler {
     fn drop(&mut self) {
-        self.shared.lock().is_over = true;
-        self.shared.ends.notify_all();
+        self.ends = None;
         if let Some(thread) = self.thread.take() {
             // A panic of the thread has been printed, and costs no more than samples.
             let _ = thread.join();
@@ -185,7 +165,8 @@ mod tests {
 
     fn tracker(channels: Vec<Channel>) -> Tracker {
         let (name, covers) = ("test".to_owned(), "all".to_owned());
-        Tracker::new(EnergySource { name, covers, channels, freshness: None })
+        let source = EnergySource { name, covers, channels, freshness: None };
+        Tracker::new(Tree::new().root(), source)
     }
 
     fn reading(values: &[f64]) -> Option<CounterReading> {
@@ -318,7 +299,7 @@ mod tests {
         zone(&tree, "intel-rapl:0", "package-0", 0);
         let sampler = sampler(&tree);
         let begun = Instant::now();
-        while sampler.shared.lock().tracker.curve.end().is_none() {
+        while lock(&sampler.tracker).curve.end().is_none() {
             assert!(begun.elapsed() < Duration::from_secs(300), "no sample");
             thread::sleep(Duration::from_millis(50));
         }

@@ -19,8 +19,8 @@ use crate::record::energy::{EnergyReading, METER, Readout};
 const TOLERANCE: f64 = 0.01;
 /// More than any site takes.
 const WATTS_MAX: f64 = 1e9;
-/// The longest line of a file, in bytes: a header may name all nodes.
-const LONGEST_LINE: u64 = 1 << 20;
+/// The longest line of a meter, in bytes: a header may name all nodes.
+pub(super) const LONGEST_LINE: u64 = 1 << 20;
 
 /// How the lines of a meter are read.
 #[derive(Debug, Clone, Default)]
@@ -56,50 +56,10 @@ struct SensorLog {
     curve: Curve,
     /// The times of the readings.
     times: Vec<f64>,
-    /// The values of the last reading.
-    last: Vec<f64>,
+    /// The values of all columns, reading by reading.
+    values: Vec<f64>,
     /// Whether a line since the last reading was wrong: power around it is unknown.
     is_cut: bool,
-    /// One for each column.
-    growth: Vec<Growth>,
-    /// The largest step between two readings of a counter, and whether it stood still between some.
-    step_joules: f64,
-    stands: bool,
-}
-
-/// How the readings of a column grow.
-#[derive(Debug)]
-struct Growth {
-    /// The time and the value of the first reading, and of the last.
-    first: [f64; 2],
-    last: [f64; 2],
-    rises: usize,
-    has_fallen: bool,
-    /// The integral over time of what is above the first value.
-    area: f64,
-}
-
-impl Growth {
-    fn new(seconds: f64, value: f64) -> Self {
-        let first = [seconds, value];
-        Self { first, last: first, rises: 0, has_fallen: false, area: 0.0 }
-    }
-
-    fn add(&mut self, seconds: f64, value: f64) {
-        let ([_, first], [before, last]) = (self.first, self.last);
-        self.rises += usize::from(value > last);
-        self.has_fallen |= value < last;
-        self.area += 0.5 * (last - first + value - first) * (seconds - before);
-        self.last = [seconds, value];
-    }
-
-    /// Whether the readings never fall, and rise during the whole time, as those of a counter. The
-    /// mean of a power that rises to its level, or at last, is near an end of its range.
-    fn is_of_counter(&self) -> bool {
-        let ([from, first], [to, last]) = (self.first, self.last);
-        let mean = self.area / (to - from) / (last - first);
-        self.rises > 1 && !self.has_fallen && (0.25..0.75).contains(&mean)
-    }
 }
 
 impl SensorLog {
@@ -110,7 +70,8 @@ impl SensorLog {
             if between < 0.0 {
                 return Err("its time is before that of the reading above".to_owned());
             }
-            let fallen = self.last.iter().zip(values).find(|(last, value)| value < last);
+            let last = &self.values[self.values.len() - values.len()..];
+            let fallen = last.iter().zip(values).find(|(last, value)| value < last);
             if let (Kind::Counter, Some((last, value))) = (kind, fallen) {
                 return Err(format!("a counter of energy has fallen from {last} to {value} J"));
             }
@@ -122,7 +83,7 @@ impl SensorLog {
                 }
                 _ => {}
             }
-            let [last, sum] = [&self.last[..], values].map(|values| values.iter().sum::<f64>());
+            let [last, sum] = [last, values].map(|values| values.iter().sum::<f64>());
             let watts = match kind {
                 Kind::Power => [last, sum],
                 Kind::Counter => [(sum - last) / between; 2],
@@ -131,18 +92,34 @@ impl SensorLog {
             if between <= LONGEST_BETWEEN && !is_cut {
                 self.curve.push(PowerPiece { from: before, to: seconds, watts });
             }
-            self.step_joules = self.step_joules.max(sum - last);
-            self.stands |= sum == last;
         }
         self.times.push(seconds);
-        self.last = values.to_vec();
-        if self.growth.is_empty() {
-            self.growth = values.iter().map(|value| Growth::new(seconds, *value)).collect();
-        }
-        for (growth, value) in self.growth.iter_mut().zip(values) {
-            growth.add(seconds, *value);
-        }
+        self.values.extend(values);
         Ok(())
+    }
+
+    fn columns(&self) -> usize {
+        (self.values.len() / self.times.len().max(1)).max(1)
+    }
+
+    /// The first and the last value of a column, if it never falls, and rises during the whole time,
+    /// as a counter. The mean of a power that rises to its level, or at last, is near an end of its
+    /// range.
+    fn counted(&self, column: usize) -> Option<[f64; 2]> {
+        let values = self.values.iter().skip(column).step_by(self.columns()).copied();
+        let readings: Vec<(f64, f64)> = self.times.iter().copied().zip(values).collect();
+        let (&(from, first), &(to, last)) = (readings.first()?, readings.last()?);
+        let (mut rises, mut area) = (0, 0.0);
+        for pair in readings.windows(2) {
+            let ((begin, before), (end, value)) = (pair[0], pair[1]);
+            if value < before {
+                return None;
+            }
+            rises += usize::from(value > before);
+            area += 0.5 * (before - first + value - first) * (end - begin);
+        }
+        let mean = area / (to - from) / (last - first);
+        (rises > 1 && (0.25..0.75).contains(&mean)).then_some([first, last])
     }
 
     /// Whether several sensors without names have written the readings: these are close together
@@ -174,10 +151,14 @@ impl SensorLog {
         let Some(reading) = self.curve.reading(end, seconds, METER, covers) else {
             return Ok(None);
         };
-        if kind == Kind::Counter && self.stands && self.step_joules >= STEP_MAX * reading.joules {
+        let sums = self.values.chunks(self.columns()).map(|values| values.iter().sum::<f64>());
+        let mut steps = sums.clone().skip(1).zip(sums).map(|(sum, before)| sum - before);
+        let largest = steps.clone().fold(0.0, f64::max);
+        let is_coarse = kind == Kind::Counter && largest >= STEP_MAX * reading.joules;
+        if is_coarse && steps.any(|step| step == 0.0) {
             return Err(format!(
-                "counts energy in steps of {:.0} J, too coarse for the {:.0} J of this test",
-                self.step_joules, reading.joules
+                "counts energy in steps of {largest:.0} J, too coarse for the {:.0} J of this test",
+                reading.joules
             ));
         }
         let from = self.times.partition_point(|time| *time < end - seconds);
@@ -289,14 +270,12 @@ impl PowerLog {
         // A BMC prints its watts as such.
         let columns =
             self.lines.columns.as_ref().filter(|columns| columns.kind() != Kind::Counter)?;
-        let mut all = self.sensors.values().flat_map(|sensor| sensor.growth.iter().enumerate());
-        let (index, growth) = all.find(|(_, growth)| growth.is_of_counter())?;
+        let counted = |it: &SensorLog| (0..it.columns()).find_map(|at| Some((at, it.counted(at)?)));
+        let (index, [first, last]) = self.sensors.values().find_map(counted)?;
         Some(format!(
-            "column {} only grows, from {} to {}, as a counter of energy does: name it `total \
-             energy`, with its unit",
-            columns.names().get(index).map_or("2".to_owned(), |name| format!("`{}`", shown(name))),
-            growth.first[1],
-            growth.last[1]
+            "column {} only grows, from {first} to {last}, as a counter of energy does: name it \
+             `total energy`, with its unit",
+            columns.names().get(index).map_or("2".to_owned(), |name| format!("`{}`", shown(name)))
         ))
     }
 

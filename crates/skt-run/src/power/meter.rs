@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use skt_host::wait_clock::WaitClock;
 
 use super::curve::LONGEST_BETWEEN;
 use super::fields::LineError;
-use super::log::{LogSettings, PowerLog};
+use super::lock;
+use super::log::{LONGEST_LINE, LogSettings, PowerLog};
 use crate::heartbeat;
 use crate::record::energy::EnergyReading;
 use skt_host::messages;
@@ -24,8 +25,6 @@ const FIRST: Duration = Duration::from_secs(LONGEST_BETWEEN as u64);
 const MARGIN_SECONDS: f64 = 10.0;
 /// The time between two looks for a reading.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The longest line that is read, in bytes.
-const LONGEST_LINE: u64 = 4096;
 
 /// The power meter of the site.
 #[derive(Debug, Clone, Default)]
@@ -53,11 +52,6 @@ struct MeterOutput {
     /// The number of a wrong line before the first reading, and what is wrong with it.
     wrong: Option<(usize, LineError)>,
     has_ended: bool,
-}
-
-fn lock(output: &Mutex<MeterOutput>) -> MutexGuard<'_, MeterOutput> {
-    // No thread that panics leaves a change half done.
-    output.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Meter {

@@ -23,6 +23,7 @@ mod log;
 pub(crate) mod meter;
 mod meter_time;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use counters::Sampler;
@@ -36,6 +37,11 @@ use skt_host::clock::now_unix;
 use skt_host::counters::Root;
 use skt_host::counters::power::find;
 use skt_host::messages;
+
+/// What a thread measures. No thread that panics leaves a change half done.
+fn lock<T>(measured: &Mutex<T>) -> MutexGuard<'_, T> {
+    measured.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The counters and the meter that a rank reads during a job.
 #[derive(Debug, Default)]

@@ -261,10 +261,9 @@ fn names_and_files_of_hpl_mxp_run_it() {
     let (code, out, err) = named("xhpl_mxp", folder.path(), 2, "200 32 1 -not");
     assert_eq!((code, out.as_str()), (Some(2), ""), "{err}");
     assert!(err.contains("unexpected argument '32'"), "{err}");
-    assert!(
-        err.to_lowercase().contains("mpi_abort"),
-        "mpirun may not notice ranks that end before MPI: {err}"
-    );
+    // Open MPI may fail to show its help on that as the job ends.
+    let shows_abort = ["mpi_abort", "show_help.c"].iter().any(|it| err.to_lowercase().contains(it));
+    assert!(shows_abort, "mpirun may not notice ranks that end before MPI: {err}");
 }
 
 /// A list that is shorter than its count, as HPL 2.3 runs it.

@@ -57,7 +57,7 @@ fn a_full_tmpfs_is_an_error_at_creation() {
     };
     let store = Files::in_folder(&folder);
     let kind = StoreKind::Files(folder.clone());
-    let lack = || NodeStore::ask(&kind, &store, "another").lack(1, 512 << 10);
+    let lack = || NodeStore::ask(&kind, &store, &[]).lack(1, 512 << 10);
     assert_eq!(lack(), None);
     let first = store.create(&name(0), 700 << 10).unwrap();
     let refused = store.create(&name(1), 700 << 10).unwrap_err();

@@ -162,18 +162,16 @@ fn probe_data(answer: &mut Answer, keeps: &DataLocation, question: &Question) {
         }
         _ => Ok(()),
     };
-    let listed = cleaned.and_then(|()| segments::run_bytes(&*store, run_id));
-    answer.store = NodeStore::ask(&kind, &*store, run_id);
-    // What decides whether the node has data is one listing: none is known if that fails.
-    answer.store.run_bytes = *listed.as_ref().unwrap_or(&0);
+    let listed = cleaned.and_then(|()| segments::run_segments(&*store, run_id));
+    answer.store = NodeStore::ask(&kind, &*store, listed.as_deref().unwrap_or_default());
     answer.no_store = listed.err().map(|error| error.to_string());
 }
 
 /// Removes all segments of a run: its checkpoints and the locks that killed ranks left, and with
 /// `with_marks` also the marks that the run is over. A segment that a process is attached to stays.
 fn remove_all(store: &dyn Store, run_id: &str, with_marks: bool) -> Result<(), StoreError> {
-    let of_run = store.list_once()?.into_iter().filter(|info| info.name.run() == run_id);
-    for info in of_run.filter(|info| with_marks || !is_mark(info)) {
+    let segments = segments::run_segments(store, run_id)?.into_iter();
+    for info in segments.filter(|info| with_marks || !is_mark(info)) {
         if info.name.role() == "lock" && !info.in_use {
             lock::remove_mpi_files(store, &info.name);
         }

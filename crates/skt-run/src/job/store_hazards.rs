@@ -10,6 +10,7 @@ use skt_comm::{Comm, collect};
 use skt_config::{RunSpec, TestSpec};
 use skt_health::environment::preflight::largest_that;
 use skt_store::segments::node_store::NodeStore;
+use skt_store::segments::run_segments;
 use skt_store::store::{Store, StoreKind};
 
 /// The report of one process of each store.
@@ -45,7 +46,9 @@ pub(crate) fn refuse(
     }
     let kind: Option<StoreKind> = settings.store.parse().ok();
     let report = kind.filter(|_| index == 0).map(|kind| {
-        let node = NodeStore::ask(&kind, store, &settings.run_id);
+        // A store that cannot be listed is refused elsewhere.
+        let segments = run_segments(store, &settings.run_id).unwrap_or_default();
+        let node = NodeStore::ask(&kind, store, &segments);
         let lack = needs.iter().find_map(|&(ranks, bytes)| node.lack(ranks, bytes));
         let room_bytes = node.room_bytes();
         HostReport { host: world.host(), lack, room_bytes, warnings: node.warnings }

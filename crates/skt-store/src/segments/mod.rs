@@ -21,7 +21,7 @@ pub use process::{Plain, Process};
 use role::{is_mark, parse_role, part_role};
 
 use super::memory::{Hold, Memory, OpenSegment, SegmentId};
-use super::store::{SegmentName, Stage, Store, StoreError};
+use super::store::{SegmentInfo, SegmentName, Stage, Store, StoreError};
 use skt_host::messages;
 
 /// The segments of one part of a run on this node. A run has several parts if it has several
@@ -66,10 +66,20 @@ impl<'a, P: Process + Copy> RunSegments<'a, P> {
     }
 }
 
+/// All segments of `run` on this node.
+pub fn run_segments(store: &dyn Store, run: &str) -> Result<Vec<SegmentInfo>, StoreError> {
+    let mut all = store.list_once()?;
+    all.retain(|info| info.name.run() == run);
+    Ok(all)
+}
+
 /// Bytes of all segments of `run` on this node, whose memory a restart reuses.
 pub fn run_bytes(store: &dyn Store, run: &str) -> Result<u64, StoreError> {
-    let of_run = store.list_once()?.into_iter().filter(|info| info.name.run() == run);
-    Ok(of_run.map(|info| info.bytes as u64).sum())
+    Ok(sum_bytes(&run_segments(store, run)?))
+}
+
+fn sum_bytes(segments: &[SegmentInfo]) -> u64 {
+    segments.iter().map(|info| info.bytes as u64).sum()
 }
 
 /// Removes the segments of `run` on this node that belong to `part`, to earlier parts, or to none.

@@ -7,7 +7,7 @@ use std::path::Path;
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use serde::{Deserialize, Serialize};
 
-use crate::store::{Store, StoreHazard, StoreKind, SysvLimits, host};
+use crate::store::{SegmentInfo, Store, StoreHazard, StoreKind, SysvLimits, host};
 use skt_comm::pages::PAGE_BYTES;
 use skt_host::units::{bytes_unlike, counted};
 
@@ -75,15 +75,16 @@ pub struct NodeStore {
 }
 
 impl NodeStore {
-    /// This node's report for a run. If the store cannot be listed, [`Self::run_bytes`] is 0.
-    pub fn ask(kind: &StoreKind, store: &dyn Store, run_id: &str) -> Self {
+    /// This node's report for a run that has these `segments` in the store
+    /// ([`super::run_segments`]).
+    pub fn ask(kind: &StoreKind, store: &dyn Store, segments: &[SegmentInfo]) -> Self {
         let is_sysv = matches!(kind, StoreKind::SysV { .. });
         let (void, warnings): (Vec<StoreHazard>, Vec<StoreHazard>) =
             store.hazards().into_iter().partition(|hazard| hazard.voids_store);
         Self {
-            run_bytes: super::run_bytes(store, run_id).unwrap_or(0),
+            run_bytes: super::sum_bytes(segments),
             room: kind.folder().and_then(StoreRoom::measure),
-            sysv: is_sysv.then(|| others_of_sysv(store, run_id)),
+            sysv: is_sysv.then(|| others_of_sysv(segments)),
             void: void.into_iter().next().map(|hazard| hazard.words),
             warnings: warnings.into_iter().map(|hazard| hazard.words).collect(),
         }
@@ -131,12 +132,9 @@ impl NodeStore {
 }
 
 /// The limits of System V segments, and how much of them runs other than this one use.
-fn others_of_sysv(store: &dyn Store, run_id: &str) -> SysvLimits {
+fn others_of_sysv(segments: &[SegmentInfo]) -> SysvLimits {
     let mut limits = host::Host::this().sysv_limits();
-    // A store that cannot be listed is refused elsewhere.
-    for info in
-        store.list_once().unwrap_or_default().iter().filter(|info| info.name.run() == run_id)
-    {
+    for info in segments {
         let pages = limits.pages_of(info.bytes as u64);
         limits.used_pages = limits.used_pages.saturating_sub(pages);
         limits.segments = limits.segments.saturating_sub(1);
@@ -147,6 +145,7 @@ fn others_of_sysv(store: &dyn Store, run_id: &str) -> SysvLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::segments::run_segments;
     use crate::store::SegmentName;
 
     #[test]
@@ -158,7 +157,7 @@ mod tests {
         // Segments of other tests come and go.
         let is_left_out = (0..1000).any(|_| {
             let all = host::Host::this().sysv_limits();
-            let others = others_of_sysv(&*store, &run);
+            let others = others_of_sysv(&run_segments(&*store, &run).unwrap());
             let pages = all.used_pages.checked_sub(others.used_pages);
             pages >= Some(257) && all.segments.checked_sub(others.segments) == Some(1)
         });

@@ -282,7 +282,7 @@ fn double_checkpoints() {
 #[test]
 fn single_checkpoints() {
     let tally = matrix(Method::Single);
-    assert!(tally.refused > 0 && tally.rebuilt > 0);
+    assert!(tally.refused > 0 && tally.refused <= tally.cases / 2);
 }
 
 fn died(ended: Ended) {

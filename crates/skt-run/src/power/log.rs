@@ -151,15 +151,17 @@ impl SensorLog {
         let Some(reading) = self.curve.reading(end, seconds, METER, covers) else {
             return Ok(None);
         };
-        let sums = self.values.chunks(self.columns()).map(|values| values.iter().sum::<f64>());
-        let mut steps = sums.clone().skip(1).zip(sums).map(|(sum, before)| sum - before);
-        let largest = steps.clone().fold(0.0, f64::max);
-        let is_coarse = kind == Kind::Counter && largest >= STEP_MAX * reading.joules;
-        if is_coarse && steps.any(|step| step == 0.0) {
-            return Err(format!(
-                "counts energy in steps of {largest:.0} J, too coarse for the {:.0} J of this test",
-                reading.joules
-            ));
+        if kind == Kind::Counter {
+            let sums = self.values.chunks(self.columns()).map(|values| values.iter().sum::<f64>());
+            let mut steps = sums.clone().skip(1).zip(sums).map(|(sum, before)| sum - before);
+            let largest = steps.clone().fold(0.0, f64::max);
+            if largest >= STEP_MAX * reading.joules && steps.any(|step| step == 0.0) {
+                return Err(format!(
+                    "counts energy in steps of {largest:.0} J, too coarse for the {:.0} J of this \
+                     test",
+                    reading.joules
+                ));
+            }
         }
         let from = self.times.partition_point(|time| *time < end - seconds);
         let to = self.times.partition_point(|time| *time <= end);

@@ -172,9 +172,9 @@ fn fit_with(
         let blocks = largest(|blocks| blocks * nb <= memory_n && in_time(blocks * nb));
         if blocks == 0 {
             return Err(At::flag("--time").error(format!(
-                "N = {nb}, the smallest, takes {:.3} s, of which {:.3} s are left; give more time",
-                pace.whole_seconds(&spec, nb),
-                limit_seconds.max(0.0)
+                "{:.3} s are left, and N = {nb}, the smallest, takes {:.3} s; give more time",
+                limit_seconds.max(0.0),
+                pace.whole_seconds(&spec, nb)
             )));
         }
         spec.n = vec![blocks * nb];

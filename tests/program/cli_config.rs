@@ -205,7 +205,7 @@ fn init_takes_the_n_that_fits_memory_and_time() {
     );
     for (flags, want) in [
         ("--time 1us", "`1us` is no time: use 90 or 90s, 10min, 24h or 3d"),
-        ("--time 0.001ms", "--time: N = 192, the smallest, takes "),
+        ("--time 0.001ms", "--time: 0.000 s are left, and N = 192, the smallest, takes "),
     ] {
         let error = program.refused(&format!("init --force --memory-gib 1 {flags}"));
         assert!(error.contains(want), "{flags:?}: {error}");

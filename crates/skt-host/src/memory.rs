@@ -7,6 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use serde::Serialize;
 
 use crate::counters::Root;
@@ -51,6 +52,12 @@ impl CgroupLimit {
 /// The memory of this process's host, from the system.
 pub fn this_process() -> MemoryInfo {
     read_under(Path::new("/"))
+}
+
+/// The limit on what this process may map (`ulimit -v`), if there is one.
+pub fn address_limit_bytes() -> Option<u64> {
+    let (limit_bytes, _) = getrlimit(Resource::RLIMIT_AS).ok()?;
+    (limit_bytes != RLIM_INFINITY).then_some(limit_bytes)
 }
 
 fn read_under(root: &Path) -> MemoryInfo {

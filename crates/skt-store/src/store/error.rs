@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io;
 use std::path::PathBuf;
 
-use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+use skt_host::memory::address_limit_bytes;
 use skt_host::units;
 
 use super::SegmentName;
@@ -95,12 +95,10 @@ impl StoreError {
     /// The error for `what`, a call that maps a segment, which the system refused with `source`.
     pub(super) fn unmapped(what: String, source: impl Into<io::Error>) -> Self {
         let source = source.into();
-        let limit = getrlimit(Resource::RLIMIT_AS);
-        let limit_bytes = limit.map_or(RLIM_INFINITY, |(limit_bytes, _)| limit_bytes);
-        if source.raw_os_error() == Some(libc::ENOMEM) && limit_bytes != RLIM_INFINITY {
-            Self::NoAddressSpace { what, source, limit_bytes }
-        } else {
-            Self::System { what, source }
+        let is_full = source.raw_os_error() == Some(libc::ENOMEM);
+        match address_limit_bytes().filter(|_| is_full) {
+            Some(limit_bytes) => Self::NoAddressSpace { what, source, limit_bytes },
+            None => Self::System { what, source },
         }
     }
 

@@ -7,8 +7,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use skt_host::child;
 use skt_host::waits::{self, Announced};
+use skt_host::{child, memory, units};
 
 use super::trial::{Answer, Line, Refusal};
 use super::{Products, patience, remembered};
@@ -41,7 +41,8 @@ impl TrialProcess {
         products: &Products,
         known: &[String],
     ) -> Result<(Answer, Self), Refusal> {
-        let refused = |why: String| Refusal { why, is_no_other: false };
+        let limit_bytes = memory::address_limit_bytes();
+        let refused = |why| Refusal { why: under_limit(why, limit_bytes), is_no_other: false };
         let process = Self::start(wanted, by_default, products, known);
         let mut process = process.map_err(|why| refused(format!("its trial fails: {why}")))?;
         match process.answer(patience(wanted, &products.depths), STARTS).map_err(refused)? {
@@ -114,6 +115,13 @@ impl TrialProcess {
         let status = self.child.try_wait().ok().flatten();
         if status.is_some_and(|status| status.success()) { Ok(()) } else { ended }
     }
+}
+
+/// `why` a trial has failed, which may be for lack of addresses where they are limited: a library
+/// crashes, hangs or ends the process then.
+fn under_limit(why: String, limit_bytes: Option<u64>) -> String {
+    let Some(limit) = limit_bytes.map(units::bytes) else { return why };
+    format!("{why}; a process may map {limit} here, which may be too little (ulimit -v)")
 }
 
 impl Drop for TrialProcess {
@@ -189,6 +197,15 @@ mod tests {
         let refused = Line::Refused(Refusal { why: "no".to_owned(), is_no_other: false });
         let line = answer(Some(1 << 8), &format!("{printed}{refused}\n"));
         assert!(matches!(line, Ok(Line::Refused(Refusal { why, .. })) if why == "no"));
+    }
+
+    #[test]
+    fn a_limit_on_addresses_is_named_where_a_trial_fails() {
+        let why = "it crashes (signal 6) while it is loaded";
+        assert_eq!(under_limit(why.to_owned(), None), why);
+        let limited = under_limit(why.to_owned(), Some(200 << 20));
+        assert!(limited.starts_with(why) && limited.contains("200.0 MiB here"), "{limited}");
+        assert!(limited.ends_with("(ulimit -v)"), "{limited}");
     }
 
     #[test]

@@ -1,16 +1,19 @@
 //! Orders that no machine holds, and machines with next to no memory, are refused at once, with the
 //! reason.
 
+use std::path::Path;
 use std::process::Output;
 use std::time::{Duration, Instant};
+
+use tempfile::tempdir;
 
 use crate::mpirun::mpi_program;
 
 const SOON: Duration = Duration::from_secs(600);
 
-/// Runs the program with `flags` and at most `most_kib` of address space. It is killed if it does
-/// not end soon.
-fn run(most_kib: Option<usize>, flags: &str) -> Output {
+/// Runs the program with `flags` and at most `most_kib` of address space, where `cache` has the
+/// trials of a BLAS that passed. It is killed if it does not end soon.
+fn run(most_kib: Option<usize>, cache: &Path, flags: &str) -> Output {
     let limit = most_kib.map_or(String::new(), |kib| format!("ulimit -v {kib}; "));
     let program = env!("CARGO_BIN_EXE_skt-hpl");
     let start = Instant::now();
@@ -25,6 +28,7 @@ fn run(most_kib: Option<usize>, flags: &str) -> Output {
         // The C library takes 64 MiB of addresses for each thread that allocates while another one
         // does: whether MPI gets through its start would depend on how busy this machine is.
         .env("MALLOC_ARENA_MAX", "1")
+        .env("XDG_CACHE_HOME", cache)
         .output()
         .expect("sh and timeout");
     assert!(start.elapsed() < SOON, "{flags}: hangs: {output:?}");
@@ -42,10 +46,11 @@ fn assert_refused(output: &Output, words: &[&str]) {
 
 #[test]
 fn bytes_beyond_64_bits_do_not_fit() {
+    let cache = tempdir().unwrap();
     for flags in ["--n 2147483648 --nb 1", "--n 4294967295 --nb 2147483647 --depth 2147483647"] {
         let flags = format!("{flags} --progress off");
         let words = ["does not fit", "would need 16.0 EiB", "The largest N that fits"];
-        assert_refused(&run(None, &flags), &words);
+        assert_refused(&run(None, cache.path(), &flags), &words);
     }
 }
 
@@ -57,12 +62,13 @@ fn bytes_beyond_64_bits_do_not_fit() {
 fn lack_of_address_space_for_the_blas_is_reported() {
     // Of MPI, and of the allocator of Rust.
     const REASONS: [&str; 6] = ["ERROR", "mca_", "opal_", "mpi", "*** ", "memory allocation of"];
+    let cache = tempdir().unwrap();
     // The steps are smaller than the work space that lacks.
     for (threads, blas, step_kib) in [(1, "", 8000), (2, "", 8000), (2, "--blas built-in", 3000)] {
         let flags = format!("--n 100 --nb 10 --progress off --threads {threads} {blas}");
         let mut reports = 0;
         for most_kib in (40_000..1_000_000).step_by(step_kib) {
-            let output = run(Some(most_kib), &flags);
+            let output = run(Some(most_kib), cache.path(), &flags);
             let text = String::from_utf8_lossy(&output.stderr);
             assert!(!text.contains("panicked"), "{most_kib} KiB: {text}");
             if output.status.success() && reports > 0 {

@@ -102,7 +102,7 @@ impl LaunchOptions {
 
     /// Whether a run restarts from scratch when more is lost than can be rebuilt: not where its own
     /// arguments choose how it begins.
-    pub fn starts_over(&self) -> bool {
+    pub(crate) fn starts_over(&self) -> bool {
         self.settings.start_over && !self.says_resume
     }
 

@@ -62,13 +62,13 @@ impl NodeKinds {
     }
 
     /// The mean rate of a core over all nodes, in flop/s; not a number where all are equally fast.
-    pub fn mean_core_flops(&self) -> f64 {
+    pub(crate) fn mean_core_flops(&self) -> f64 {
         let all = self.list().iter().map(|kind| kind.nodes as f64 * kind.core_flops).sum::<f64>();
         all / self.nodes() as f64
     }
 
     /// The rate of a core of the slowest nodes, in flop/s; `None` where all are equally fast.
-    pub fn slowest_core_flops(&self) -> Option<f64> {
+    pub(crate) fn slowest_core_flops(&self) -> Option<f64> {
         self.list().last().map(|kind| kind.core_flops)
     }
 

@@ -25,7 +25,7 @@ pub const PAGE_BYTES: usize = 4096;
 /// Bytes of a huge page on systems with ordinary pages of 4 KiB. With ordinary pages of 16 and 64
 /// KiB huge pages have 32 and 512 MiB, too much to round memory up to: memory gets those only if it
 /// happens to be aligned.
-pub const HUGE_PAGE_BYTES: usize = 2 << 20;
+pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Bytes of an ordinary page of this system: 4 KiB, on some Arm systems 16 or 64 KiB.
 pub fn system_page_bytes() -> usize {

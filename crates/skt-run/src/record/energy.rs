@@ -9,7 +9,7 @@ pub(crate) const PARTS_MAX: usize = 100;
 /// The name of what `--power-command` and `--power-csv` read.
 pub const METER: &str = "meter";
 /// The share of the time that must be measured before Gflop/s per watt are derived.
-pub const WHOLE: f64 = 0.99;
+pub(crate) const WHOLE: f64 = 0.99;
 
 /// The mean power of a node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

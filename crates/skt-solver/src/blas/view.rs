@@ -201,7 +201,7 @@ impl<'a, T: Pod> MatMut<'a, T> {
     }
 
     /// Borrows the matrix for a shorter time.
-    pub fn rb(&mut self) -> MatMut<'_, T> {
+    pub(crate) fn rb(&mut self) -> MatMut<'_, T> {
         MatMut { memory: PhantomData, ..*self }
     }
 
@@ -209,7 +209,7 @@ impl<'a, T: Pod> MatMut<'a, T> {
         MatMut { memory: PhantomData, ..*self }.into_ref()
     }
 
-    pub fn into_ref(self) -> MatRef<'a, T> {
+    pub(crate) fn into_ref(self) -> MatRef<'a, T> {
         let Self { ptr, rows, cols, ld, layout, .. } = self;
         MatRef { ptr, rows, cols, ld, layout, memory: PhantomData }
     }
@@ -225,7 +225,7 @@ impl<'a, T: Pod> MatMut<'a, T> {
         Self { ptr, rows: rows.len(), cols: cols.len(), ..self }
     }
 
-    pub fn split_rows(self, i: usize) -> (Self, Self) {
+    pub(crate) fn split_rows(self, i: usize) -> (Self, Self) {
         let (rows, cols) = (self.rows, self.cols);
         // SAFETY: the two blocks share no element.
         let again = unsafe { self.alias() };

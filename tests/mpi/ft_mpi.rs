@@ -2,10 +2,9 @@
 //! without the loss of their node's memory. Started again until it ends, the job passes, its x has
 //! the same bits as that of a run without checkpoints, and nothing is left over.
 //!
-//! The tests take a sample by default; `SKT_FT_SOAK=1` (scripts/dev/soak-checkpoint) covers every
-//! rank at every step, and hundreds of random kills.
+//! The tests take a sample by default; `SKT_FT_SOAK=1` (scripts/dev/soak-checkpoint) makes hundreds
+//! of random kills.
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::thread::sleep;
@@ -15,7 +14,6 @@ use crate::dice::{Dice, seed};
 use crate::mpi_job::{Ended, Job, MAX_JOBS};
 use crate::skipped::skipped;
 use crate::soak::is_soak;
-use skt_checkpoint::checkpoint::hook::StepName;
 
 const RANKS: usize = 4;
 /// With N = 250 there are 8 checkpoints, one every 2 panels.
@@ -52,11 +50,11 @@ fn undisturbed() -> &'static str {
 
 /// Kills `faults` one after the other, one per start, with the memory of `lost` gone after the
 /// first; then the run must end well.
-fn drill(name: &str, faults: &[String], lost: Option<usize>, flags: &str, restart: &[&str]) {
+fn drill(name: &str, faults: &[&str], lost: Option<usize>, flags: &str) {
     let injects: String = faults.iter().map(|fault| format!(" --inject {fault}")).collect();
     let job = hpl(name, &format!("{flags}{injects}"));
     for (index, fault) in faults.iter().enumerate() {
-        let ended = job.start(if index > 0 { restart } else { &[] });
+        let ended = job.start(&[]);
         assert!(
             !ended.ok && ended.text.contains("signal 9"),
             "{fault} of {faults:?}: {}",
@@ -66,7 +64,7 @@ fn drill(name: &str, faults: &[String], lost: Option<usize>, flags: &str, restar
             job.lose(rank);
         }
     }
-    let ended = job.start(restart);
+    let ended = job.start(&[]);
     assert!(ended.ok && ended.text.contains("PASSED"), "{faults:?}: {}", ended.text);
     assert_eq!(ended.x().as_deref(), Some(undisturbed()), "{faults:?}: {}", ended.text);
     job.assert_nothing_is_left();
@@ -112,109 +110,38 @@ fn missing_huge_pages_are_reported_once() {
     job.assert_nothing_is_left();
 }
 
-/// All named steps: the faults, one per start, of which the last one is at the step; flags of the
-/// run; and whether all memory is kept, and the run started over.
-const PLACES: [(&str, &str, &str); 40] = [
-    ("A@lock", "", ""),
-    ("A@agree", "", ""),
-    // The first process of a node removes what cannot be used there.
-    ("A@encode:epoch=3 0@discard", "", "kept, never resumed"),
-    ("A@create:epoch=0", "", ""),
-    ("A@join:epoch=0,chunk=0", "", ""),
-    ("A@encode:epoch=3 B@join:epoch=2", "", ""),
-    ("A@joined:epoch=0", "", ""),
-    ("A@encode:epoch=3 B@joined:epoch=2", "", ""),
-    ("A@confirm:epoch=0", "", ""),
-    ("A@encode:epoch=3 B@confirm:epoch=2", "", ""),
-    ("A@encode:epoch=3 A@recover-verify:epoch=2", "", ""),
-    ("A@flush:epoch=3 A@recover-flush:epoch=3", "", "kept"),
-    ("A@encode:epoch=3 A@recover-stamp:epoch=2", "", ""),
-    ("A@encode:epoch=3 B@recover-rebuild:epoch=2", "", ""),
-    ("A@encode:epoch=3 B@recover-copy:epoch=2", "", ""),
-    ("A@checkpoint:epoch=1", "", ""),
-    ("A@checkpoint:epoch=8", "", ""),
-    ("A@copy:epoch=3", "--ft double", ""),
-    // The others have begun, which `single` cannot survive.
-    ("A@begin:epoch=3", "--ft single", "kept, never resumed"),
-    ("A@carry:epoch=3", "", ""),
-    ("A@encode:epoch=3,band=20", "", ""),
-    ("A@encode:epoch=3", "--overlap on", ""),
-    ("A@encode:epoch=3", "--overlap on --depth 1", ""),
-    ("A@commit:epoch=3", "--overlap on", ""),
-    ("A@flush:epoch=3", "--overlap on --depth 1", ""),
-    ("A@barrier:epoch=3", "", ""),
-    ("A@commit:epoch=3,chunk=0", "", ""),
-    ("A@flush:epoch=3,band=20,chunk=0", "", ""),
-    ("A@stamp:epoch=3,chunk=0", "", ""),
-    ("A@finish", "", ""),
-    ("A@mark:chunk=0", "", ""),
-    ("A@marked", "", ""),
-    // The second start is sent the result, and does not come to its end either.
-    ("A@marked A@marked:epoch=8", "", "kept"),
-    ("A@clear", "", ""),
-    ("A@marked A@clear:epoch=8", "", "kept"),
-    ("A@remove", "", ""),
-    ("A@marked 0@remove:epoch=8", "", "kept"),
-    ("A@column:100", "", ""),
-    ("A@back", "", ""),
-    ("A@time:0", "", ""),
+/// A step of each kind, of which simulated ranks are killed at all: the faults, one per start, of
+/// which the last one is at the step; flags; and whether the first to die loses its memory.
+const PLACES: [(&[&str], &str, bool); 8] = [
+    (&["0@join:epoch=0,chunk=0"], "", true),
+    (&["1@encode:epoch=3", "2@recover-rebuild:epoch=2"], "", true),
+    (&["2@copy:epoch=3"], "--ft double", false),
+    (&["3@commit:epoch=3"], "--overlap on", true),
+    (&["0@flush:epoch=3"], "--overlap on --depth 1", true),
+    (&["1@marked", "1@clear:epoch=8"], "", false),
+    (&["2@column:100"], "", true),
+    (&["3@flush:epoch=3", "3@recover-flush:epoch=3"], "", false),
 ];
 
-/// Without a soak one step of each kind: simulated ranks are killed at all of them.
-const SAMPLE: [&str; 7] = ["join", "recover-rebuild", "copy", "commit", "flush", "clear", "column"];
-
 #[test]
-fn a_kill_at_every_step() {
-    let victims = if is_soak() { 0..RANKS } else { 0..1 };
-    let (mut drills, mut named) = (Vec::new(), HashSet::new());
-    for round in victims {
-        for (index, (faults, flags, memory)) in PLACES.into_iter().enumerate() {
-            let (_, last) = faults.rsplit_once('@').expect("a fault");
-            let step = last.split(':').next().expect("a name");
-            let is_first = named.insert(step);
-            let is_sampled = is_first && SAMPLE.contains(&step);
-            if !is_soak() && !is_sampled {
-                continue;
-            }
-            // Without a soak each step has another victim.
-            let a = (round + index) % RANKS;
-            let b = (a + 1 + index % 3) % RANKS;
-            let faults = faults.replace('A', &a.to_string()).replace('B', &b.to_string());
-            let faults: Vec<String> = faults.split(' ').map(str::to_owned).collect();
-            let restart: &[&str] =
-                if memory.contains("never") { &["--resume", "never"] } else { &[] };
-            let losses = match memory {
-                // A rank that rebuilds itself must have lost something.
-                "" if faults.len() > 1 => vec![true],
-                "" if is_soak() => vec![true, false],
-                "" => vec![index % 3 != 0],
-                _ => vec![false],
-            };
-            drills.extend(losses.into_iter().map(|lose| {
-                let name = format!("{step}{round}-{index}-{lose}");
-                let (faults, lost) = (faults.clone(), lose.then_some(a));
-                move || drill(&name, &faults, lost, flags, restart)
-            }));
-        }
-    }
+fn a_kill_at_every_kind_of_step() {
     // Starting and killing jobs is mostly waiting.
     std::thread::scope(|scope| {
-        for half in drills.chunks(drills.len().div_ceil(2)) {
-            scope.spawn(move || half.iter().for_each(|drill| drill()));
+        for (half, places) in PLACES.chunks(PLACES.len() / 2).enumerate() {
+            scope.spawn(move || {
+                for (number, (faults, flags, is_lost)) in places.iter().enumerate() {
+                    let lost = is_lost.then(|| faults[0][..1].parse().expect("a rank"));
+                    drill(&format!("step{half}-{number}"), faults, lost, flags);
+                }
+            });
         }
     });
-    let cases = drills.len();
-    // Damaged data is repaired in `rot`, images are loaded in `levels_mpi`.
-    let elsewhere = [StepName::RecoverRepair, StepName::RecoverLoad];
-    let mut steps = StepName::ALL.iter().filter(|name| !elsewhere.contains(name));
-    assert!(steps.all(|name| named.contains(name.name())), "{named:?}");
-    println!("{cases} cases");
 }
 
 /// Ranks die at any time from the launch to the end, by a signal from outside.
 #[test]
 fn kills_at_random_times() {
-    random_kills(hpl, "random", "--n 2000 --depth 1", if is_soak() { 100 } else { 2 });
+    random_kills("random", "--n 2000 --depth 1", if is_soak() { 100 } else { 2 });
 }
 
 /// Ranks of a run of many short tests die at any time: in a test, or between two.
@@ -222,19 +149,12 @@ fn kills_at_random_times() {
 fn kills_at_random_times_between_tests() {
     let (tests, jobs) = if is_soak() { (10, 100) } else { (7, 2) };
     let sizes = (0..tests).map(|test| (200 + 80 * test).to_string()).collect::<Vec<_>>().join(",");
-    random_kills(hpl, "tests", &format!("--n {sizes}"), jobs);
+    random_kills("tests", &format!("--n {sizes}"), jobs);
 }
 
-/// Ranks of HPL-MxP die at any time, in the factorization or in the refinement.
-#[test]
-fn kills_of_hpl_mxp_at_random_times() {
-    let mxp = |name: &str, flags: &str| hpl(name, flags).running("mxp");
-    random_kills(mxp, "mxp", "--n 700,900 --matrix scaled", if is_soak() { 200 } else { 2 });
-}
-
-/// Starts `jobs` jobs that `hpl` makes of a name and flags, kills each up to three times, and
+/// Starts `jobs` jobs of HPL with these flags, kills each up to three times, and
 /// checks that the report of the last start has all results of an undisturbed run.
-fn random_kills(hpl: impl Fn(&str, &str) -> Job, name: &str, flags: &str, jobs: usize) {
+fn random_kills(name: &str, flags: &str, jobs: usize) {
     let seed = seed("SKT_FT_SEED");
     let mut dice = Dice(seed);
     let plain = hpl(&format!("{name}-plain"), &format!("{flags} --ft none")).start(&[]);

@@ -152,7 +152,7 @@ fn output_does_not_grow_with_the_nodes() {
     command.args(["--launcher-template", "true {hostfile} {command}"]);
     let output = command.output().expect("it starts");
     let printed = String::from_utf8_lossy(&output.stderr);
-    let lost = "n10, n20, n30, n40, n50, n60, n70, n80, and 37 more (probe: exit status: 255; \
+    let lost = "n10, n20, n30, n40, n50, n60, n70, n80 and 37 more (probe: exit status: 255; \
                 no route to NODE); n[451-459], ";
     assert!(printed.contains(lost) && printed.contains(" take their places\n"), "{printed}");
     assert!(printed.contains("start 1: 450 ranks on n[1-9], n451, n[11-19], "), "{printed}");

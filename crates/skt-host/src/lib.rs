@@ -20,6 +20,7 @@ pub mod descriptors;
 pub mod each;
 pub mod exit;
 pub mod host;
+pub mod host_names;
 pub mod infile;
 pub mod launcher_rank;
 pub mod layout;

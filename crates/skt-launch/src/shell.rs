@@ -13,7 +13,7 @@ use nix::fcntl::Flock;
 use nix::sys::signal::Signal;
 
 use super::decisions::{Action, Decisions, Event, Start};
-use super::hosts::{SparesFile, short_names};
+use super::hosts::SparesFile;
 use super::input::{Input, STDIN};
 use super::job::{self, Job, JobOutput, Piece};
 use super::launcher::{self, Launcher, start_command};
@@ -27,6 +27,7 @@ use super::survey::{self, Inquiry, Limits};
 use super::{LaunchOptions, SupervisorError, process, stop};
 use skt_host::clock::now_unix;
 use skt_host::exit::Exit;
+use skt_host::host_names::short_names;
 use skt_host::outfile;
 use skt_host::process::Process;
 use skt_host::starter::Starter;

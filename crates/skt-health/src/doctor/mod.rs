@@ -19,8 +19,8 @@ mod tests;
 use crate::environment::BlasInfo;
 use facts::HostFacts;
 use finding::{Finding, FindingKind};
-use report::host_words;
 use skt_host::counters::{Counters, Root};
+use skt_host::host_names::short_names;
 use skt_host::launcher_rank;
 
 /// The findings on all hosts, those that promise most first. The same finding on several hosts is
@@ -94,6 +94,6 @@ pub fn line(finding: &Finding) -> String {
     let gain = finding.gain.map_or(String::new(), |gain| {
         format!(" It would bring up to {:.1} times the rate.", gain.times)
     });
-    let hosts = host_words(&finding.hosts);
+    let hosts = short_names(&finding.hosts);
     format!("on {hosts}: {what}: {measured}. Remedy: {remedy}.{gain} (skt-hpl doctor)")
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use skt_host::shown::and_more;
+use skt_host::host_names::short_names;
 
 use super::facts::HostFacts;
 use super::finding::{Finding, Gain};
@@ -14,8 +14,6 @@ use skt_solver::blas::library;
 const FORMAT_VERSION: u32 = 1;
 /// Hosts that the text describes; the JSON report has all.
 const MAX_HOSTS: usize = 8;
-/// Hosts that the text names for a finding.
-const MAX_NAMES: usize = 4;
 
 /// The whole result; `docs/doctor.schema.json` describes its JSON.
 #[derive(Serialize)]
@@ -69,7 +67,7 @@ impl<'a> DoctorReport<'a> {
 
 fn finding_text(number: usize, finding: &Finding, names_hosts: bool) -> String {
     let Finding { kind, hosts, what, measured, remedy, gain } = finding;
-    let hosts = if names_hosts { format!(" ({})", host_words(hosts)) } else { String::new() };
+    let hosts = if names_hosts { format!(" ({})", short_names(hosts)) } else { String::new() };
     let gain = match gain {
         None if !kind.costs_speed() => "none of speed".to_owned(),
         None => "cannot be predicted".to_owned(),
@@ -82,11 +80,6 @@ fn finding_text(number: usize, finding: &Finding, names_hosts: bool) -> String {
         "\n{number}. {what}{hosts}\n   measured: {measured}\n   remedy  : {remedy}\n   gain    : \
          {gain}\n"
     )
-}
-
-/// The first hosts, and the number of the others.
-pub(super) fn host_words(hosts: &[String]) -> String {
-    hosts[..hosts.len().min(MAX_NAMES)].join(", ") + &and_more(hosts.len(), MAX_NAMES)
 }
 
 fn summaries<S: serde::Serializer>(hosts: &&[HostFacts], to: S) -> Result<S::Ok, S::Error> {

@@ -2,12 +2,13 @@
 
 use super::{Action, AfterProbe, Decisions, Phase};
 use crate::SupervisorError;
-use crate::hosts::{Health, short_names};
+use crate::hosts::Health;
 use crate::program::{JobEnd, ProgramVerdict};
 use crate::state::{Failure, Status};
 use crate::survey::Survey;
 use skt_checkpoint::heartbeat::{CHANGED, DONE};
 use skt_host::exit::Exit;
+use skt_host::host_names::short_names;
 
 /// This number of failures at one column, while all nodes are well, is no accident.
 const SAME_FAILURES_MAX: usize = 3;

@@ -2,13 +2,13 @@
 //! supervisor records of them.
 
 use super::{Action, Decisions};
-use crate::hosts::short_names;
 use crate::probe::Answer;
 use crate::survey::Survey;
 use skt_checkpoint::heartbeat::{
     CHANGED, CHECKPOINT, COMPUTE, FACTOR, Heartbeat, OPEN, REFUSED, REPORTED, TIME_UP, WAIT,
 };
 use skt_host::exit::Exit;
+use skt_host::host_names::short_names;
 use skt_store::store::CLEANERS;
 
 /// The step of the protocol after which a checkpoint exists.

@@ -39,7 +39,7 @@ use job_output::LineReader;
 use links::{Doubts, LinkRecord};
 use running::{CUT_OFF, RunningJob};
 
-use super::hosts::{Health, Host, Pool, UNLISTED, short_names};
+use super::hosts::{Health, Host, Pool, UNLISTED};
 use super::probe::{Answer, Purpose};
 use super::program::RankEnd;
 use super::state::{Failure, SupervisorState};
@@ -49,6 +49,7 @@ use super::{LaunchOptions, SupervisorError};
 use skt_checkpoint::heartbeat::{CHANGED, DONE, Heartbeat};
 use skt_host::counters::oom_kills::OomKills;
 use skt_host::exit::Exit;
+use skt_host::host_names::short_names;
 use skt_host::process::Process;
 
 #[derive(Debug)]

@@ -10,13 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::running::CUT_OFF;
 use super::{Action, AfterProbe, Decisions, Phase, ending};
-use crate::hosts::{
-    Health, Host, Lack, Pool, Replacement, SparesSpent, describe_lost, short_names,
-};
+use crate::hosts::{Health, Host, Lack, Pool, Replacement, SparesSpent, describe_lost};
 use crate::state::Failure;
 use skt_checkpoint::heartbeat::UnfitHost;
 use skt_config::launch::NoSpare;
 use skt_host::exit::Exit;
+use skt_host::host_names::short_names;
 use skt_host::shown::shown_message;
 use skt_host::units::{bytes_unlike, counted};
 

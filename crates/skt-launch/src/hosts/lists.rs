@@ -690,4 +690,20 @@ mod tests {
             assert!(why.starts_with(&format!("SLURM_TASKS_PER_NODE='{bad}'")), "{why}");
         }
     }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig {
+            failure_persistence: None,
+            ..Default::default()
+        })]
+
+        #[test]
+        fn ranges_have_all_names_in_order(
+            names in proptest::collection::vec("[ab]?0{0,2}[0-9]{1,2}(\\.x1)?", 1..30),
+        ) {
+            let names_as_text: Vec<&str> = names.iter().map(String::as_str).collect();
+            let text = skt_host::host_names::ranges(&names_as_text, usize::MAX).0.replace(' ', "");
+            proptest::prop_assert_eq!(expand_slurm(&text).unwrap(), names, "{}", text);
+        }
+    }
 }

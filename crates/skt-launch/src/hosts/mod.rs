@@ -1,7 +1,6 @@
 //! The nodes of a run: reads lists of them, and replaces lost ones.
 
 mod lists;
-mod names;
 mod pool;
 
 use std::net::Ipv6Addr;
@@ -10,7 +9,6 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 pub(crate) use lists::SparesFile;
 pub use lists::{ListedNodes, expand_slurm, expand_tasks, listed_in, parse};
-pub use names::short_names;
 pub use pool::{Health, OutOfUse, Pool, Replacement};
 pub(crate) use pool::{Lack, SparesSpent, UNLISTED, describe_lost};
 

@@ -5,9 +5,9 @@
 //! supervisor finds the same in the saved state.
 
 use super::Host;
-use super::names::with_reasons;
 use crate::SharingLimits;
 use serde::{Deserialize, Serialize};
+use skt_host::host_names::with_reasons;
 use skt_host::units::counted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

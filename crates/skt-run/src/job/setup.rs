@@ -23,6 +23,7 @@ use skt_health::doctor::finding::{Finding, FindingKind};
 use skt_health::environment::preflight::{self, DoesNotFit};
 use skt_health::environment::{DgemmSelfTest, Environment, selftest};
 use skt_host::core_use::JobPart;
+use skt_host::host_names::short_names;
 use skt_host::process::ending_processes;
 use skt_host::waits::Announced;
 use skt_host::{host, memory, messages};
@@ -380,7 +381,7 @@ fn warn_of_one_store(places: &Places, rank: usize) {
         messages::print(format_args!(
             "warning: hosts {} share one memory: the loss of one of them may take the segments of \
              all (--domains can name them as one)",
-            hosts.join(", ")
+            short_names(hosts)
         ));
     }
 }
